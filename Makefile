@@ -18,7 +18,7 @@ unexport PYTHONPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the compiled extension is made from.
-SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
+SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml python/leadline/engines/*/tables/*.toml) \
 	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
 
 MAKEFLAGS += --no-print-directory
@@ -50,14 +50,17 @@ lint: lint-rust lint-python lint-built
 lint-rust: build
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --release --quiet --no-deps --workspace
 
 lint-python: $(VENV)/.tools
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-# What needs the extension: its stubs, and the test files, which are read once here and then from the cache by each worker.
+# What needs the extension: its stubs, the reference pages, and the test files, which are read once here and then from the cache by each
+# worker.
 lint-built: build $(VENV)/.tools
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest leadline._core
+	$(BIN)/python -W error -m leadline.docs --check
 	$(BIN)/python -m pytest --collect-only -q >/dev/null
 
 test-rust: build

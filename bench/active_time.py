@@ -71,8 +71,8 @@ def prepare(server: PrivateServer) -> None:
         db.execute("create unique index on t (id)")
 
 
-def compare(server: PrivateServer, load: str, seconds: float, pgbench: str, folder: Path) -> Compared:
-    """One load under one capture of shared memory at 100 Hz. Raises CalledProcessError."""
+def compare(server: PrivateServer, load: str, seconds: float, hz: float, pgbench: str, folder: Path) -> Compared:
+    """One load under one capture of shared memory. Raises CalledProcessError."""
     clients, script = LOADS[load]
     (folder / "script.sql").write_text(script)
     dsn = psycopg.conninfo.make_conninfo(server.dsn, dbname="load")
@@ -90,7 +90,8 @@ def compare(server: PrivateServer, load: str, seconds: float, pgbench: str, fold
         before = db.execute(SUM).fetchone()
         thread.start()
         timer.start()
-        path = take(pid=server.pid, for_s=seconds + 3 * AROUND_S, out=folder / f"{load.replace(' ', '-')}.leadline", probes=["sessions"])
+        out = folder / f"{load.replace(' ', '-')}.leadline"
+        path = take(pid=server.pid, for_s=seconds + 3 * AROUND_S, rate_hz=hz, out=out, probes=["sessions"])
         thread.join()
         after = db.execute(SUM).fetchone()
     done[0].check_returncode()
@@ -114,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pg-bin", action="append", help="folder with postgres and initdb; any number of them")
     parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--hz", type=float, default=100, help="passes a second: by chance, n samples are off by some 1/sqrt(n)")
     options = parser.parse_args()
     rows: list[Compared] = []
     for folder in options.pg_bin or [None]:
@@ -124,7 +126,7 @@ def main() -> None:
             prepare(server)
             for load in LOADS:
                 Path(work, load).mkdir()
-                rows.append(compare(server, load, options.seconds, pgbench, Path(work, load)))
+                rows.append(compare(server, load, options.seconds, options.hz, pgbench, Path(work, load)))
                 r = rows[-1]
                 print(
                     f"{r.version:6} {r.load:20} server {r.active_s:8.3f} s, sampled {r.sampled_s:8.3f} s ({100 * r.off:+.2f} %), "

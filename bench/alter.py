@@ -5,7 +5,7 @@
     python bench/alter.py speed --megabytes 200 --rounds 2; python bench/alter.py resolve --rows 200000     does everything work?
 
 speed: each round runs every reader once, in an order drawn anew, on files in the page cache; whole commands, Python's start included.
-Figures are medians over rounds, and medians of the ratios within a round with a 95 % interval. pg_checksums needs a stopped
+Figures are medians over rounds, and the ratios within a round with a 95 % interval by signed ranks. pg_checksums needs a stopped
 server and pgstattuple a running one: they have rounds of their own.
 
 resolve: a table with ADD COLUMN DEFAULT, DROP COLUMN and SET COMPRESSION behind it, two indexes and every row in an old form. A load
@@ -39,7 +39,7 @@ import psycopg
 from leadline.engines.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
 from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
-from leadline.lab.record import new_folder
+from leadline.lab.record import new_directory
 from leadline.lab.signed_rank import signed_rank_ratio
 from record import ROOT, read_environment, start_as_installed
 
@@ -310,7 +310,7 @@ def main() -> int:
     text = json.dumps({"environment": environment, "options": vars(options), "results": results}, indent=1)
     print(text)
     if options.record:
-        folder = new_folder(ROOT / "bench" / "runs")
+        folder = new_directory(ROOT / "bench" / "runs")
         (folder / f"alter-{options.what}.json").write_text(text + "\n", encoding="utf-8")
         print(f"written to {folder}", file=sys.stderr)
     return 0 if results.get("is_right", True) else 1

@@ -7,7 +7,7 @@ In each round the playbook (25 hosts, 20 tasks that do nothing, by a local conne
 order drawn at random. Wall time is that of the process; CPU time is its own with that of its workers, which a busy machine disturbs less.
 The ratio of a recorder is that of its leg to the bare leg of the same round. Ara runs offline, as it does when installed.
 
-Output: JSON. ansible-core and Ara are installed by pip into a cache (tests/ansible/cores.py).
+Output: JSON. ansible-core and Ara are installed by pip into a cache (tests/support/ansible_cores.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from leadline.lab.paired import reading
 from leadline.lab.signed_rank import signed_rank_ratio
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "ansible"))
-import cores  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import ansible_cores  # noqa: E402
 
 PLUGIN = ROOT / "python" / "leadline" / "book" / "ansible" / "plugin"
 HOSTS, TASKS = 25, 20
@@ -43,7 +43,7 @@ def site(folder: Path) -> None:
     (folder / "site.yml").write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
 
 
-def leg(core: cores.Core, folder: Path, recorder: str) -> tuple[float, float]:
+def leg(core: ansible_cores.Core, folder: Path, recorder: str) -> tuple[float, float]:
     """Wall and CPU seconds of one run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "LEADLINE_", "ARA_"))}
     plugins = {"none": "", "leadline": str(PLUGIN), "ara": str(core.plugins_of_ara)}[recorder]
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, environment = random.Random(options.seed), read_environment(ROOT, ("python",))
-    core = cores.core(options.version, with_ara=True)
+    core = ansible_cores.core(options.version, with_ara=True)
     recorders = options.recorders.split(",")
     took: dict[str, list[tuple[float, float]]] = {recorder: [] for recorder in ("none", *recorders)}
     with tempfile.TemporaryDirectory() as name:

@@ -5,7 +5,7 @@
 
 pgbench (-S, one client, over the loopback) runs in each round once for every way, in an order drawn at random: with one connection for
 all transactions, and with a connection for each (-C). A way's figure is divided by that of trust without TLS of the same round; the
-median of these ratios has a 95 % interval. The server must be built with TLS (--pg-bin names another); openssl makes its
+ratio over the rounds has a 95 % interval by signed ranks. The server must be built with TLS (--pg-bin names another); openssl makes its
 certificate. Output: JSON.
 """
 

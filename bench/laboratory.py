@@ -13,7 +13,7 @@ from typing import Any
 
 from leadline.engines.postgres.server.private import PrivateServer
 from leadline.lab.machine import machine_cpu, steal_share
-from leadline.lab.paired import leg_order
+from leadline.lab.paired import trial_order
 from load import Load, Workload, execute, fetch, fill, refresh
 from variants import Tool, Variant
 
@@ -106,7 +106,7 @@ class Laboratory:
         return found[0][0] if found else None
 
     def compare(self, variant: Variant, workload: Workload, pairs: int, leg_s: int, rng: random.Random, results: Results) -> None:
-        """Alternates bare and variant in the order of paired.leg_order and appends the legs."""
+        """Alternates bare and variant in the order of paired.trial_order and appends the legs."""
         with ExitStack() as stack:
             self._rest(variant)
             off = self._load(self.main, workload, stack)
@@ -118,7 +118,7 @@ class Laboratory:
                 server, on = self.main, off
             tool = self._start(variant, server, stack)
             active = on
-            for number, with_variant in enumerate(leg_order(pairs, rng)):
+            for number, with_variant in enumerate(trial_order(pairs, rng)):
                 if off is not on:
                     self._switch_load(active, on if with_variant else off)
                     active = on if with_variant else off

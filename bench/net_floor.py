@@ -88,7 +88,7 @@ def by_sockperf(port: int, size: int, seconds: float) -> Times:
 
 
 def pairs(peer: Callable[[], Times], own: Callable[[], Times], number: int, rng: random.Random) -> dict[str, Any]:
-    run = list(interleave.legs(peer, own, number, rng))
+    run = list(interleave.trials(peer, own, number, rng))
     return {
         name: asdict(interleave.compare(run, lambda times, name=name: times[name])) for name in run[0].result
     }
@@ -138,7 +138,7 @@ def delays(options: argparse.Namespace, rng: random.Random) -> list[dict[str, An
             through = lambda proxy=proxy, n=requests: by_leadline(proxy.address(), 270, 60.0, n)  # noqa: E731
             bare = lambda n=requests, ms=ms: by_leadline(address, 270, 60.0, n, 1000 / ms)  # noqa: E731
             with on({near}):
-                run = list(interleave.legs(bare, through, options.pairs, rng))
+                run = list(interleave.trials(bare, through, options.pairs, rng))
             by_pair: dict[int, dict[bool, float]] = {}
             for leg in run:
                 by_pair.setdefault(leg.pair, {})[leg.on] = leg.result["p50_ns"]

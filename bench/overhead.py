@@ -24,7 +24,7 @@ import psycopg
 from laboratory import SETTINGS, WARM_UP, Laboratory, Results
 from leadline.engines.postgres.server import find_binaries
 from leadline.errors import LeadlineError
-from leadline.lab.record import new_folder
+from leadline.lab.record import new_directory
 from load import PROTOCOLS, SCRIPTS, Load, Workload
 from page import page
 from record import ROOT, Run, read_environment, start_as_installed, write
@@ -152,7 +152,7 @@ def _record(o: argparse.Namespace, run: Run, results: Results, took_s: float) ->
     steal = sum(leg.steal_share for leg in results.legs) / max(1, len(results.legs))
     summary: dict[str, Any] = {"throughput": rows, "cost": costs, "targets": targets(rows, costs)}
     circumstances = {"steal_share": steal, "duration_s": took_s}
-    folder = new_folder(o.output)
+    folder = new_directory(o.output)
     text = page({**asdict(run), **circumstances}, summary)
     write(folder, run, results, {**circumstances, **summary}, text)
     print(text)

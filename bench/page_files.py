@@ -6,7 +6,7 @@
 
 The server must keep checksums (18 does by itself), or pg_checksums has nothing to do and says so; where it is not among the server's
 programs, that of another folder of this major is taken.
-Each round runs each of them once, in an order drawn anew; the figures are medians over rounds and medians of the ratios within a
+Each round runs each of them once, in an order drawn anew; the figures are medians over rounds and the ratios within a
 round. Times of commands are those of the whole command, the start of Python included. heap_page_items runs over all blocks of the
 table, on a new connection of the running server, in one backend; it and page scan, which writes its tables to disk, alternate in as many
 pairs as there are rounds, and the ratio is that of rows.py: above 1 leadline takes less. It changes nothing outside of the temporary
@@ -30,11 +30,12 @@ import psycopg
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.engines.postgres.server.binaries import Binaries
 from leadline.errors import LeadlineError
+from leadline.lab.signed_rank import signed_rank_ratio
 from processes import cpu_ns
 from record import start_as_installed
 from rows import Cost, compare, process
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from servers import Fetched, Unavailable, server
 
 SETTINGS = {"fsync": False, "autovacuum": False, "shared_buffers": "256MB", "max_wal_size": "4GB"}
@@ -153,7 +154,7 @@ def measure(root: Path, files: list[str], scratch: Path, rounds: int, pg_checksu
                 raise LeadlineError("invalid", f"{name} ended with {done.returncode}", detail=(done.stderr or done.stdout).strip()[-200:])
     for name, values in seconds.items():
         beside = "".join(
-            f", {statistics.median(a / b for a, b in zip(values, seconds[other])):.2f} x {other}"
+            f", {signed_rank_ratio(list(zip(seconds[other], values))).estimate:.2f} x {other}"
             for other in ("cat", "pg_checksums")
             if other != name and other in seconds
         )

@@ -47,7 +47,7 @@ from leadline.engines.postgres.server.private import PrivateServer
 from leadline.lab.signed_rank import median_interval
 from record import read_environment, start_as_installed
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests" / place) for place in ("support", "")]
 
 SETTINGS = {
     "shared_buffers": "2GB",

@@ -22,7 +22,7 @@ from typing import Any
 
 from record import read_environment, start_as_installed
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests" / place) for place in ("support", "")]
 
 PHASES = ("find", "read", "pages", "sync", "status", "hand over")
 EXCLUSIVE = {"recovery_target_inclusive": "off"}

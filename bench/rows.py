@@ -106,7 +106,7 @@ def compare(name: str, theirs: Callable[[], Cost], ours: Callable[[], Cost], pai
         return measured()
 
     legs = []
-    for leg in interleave.legs(lambda: alone(theirs), lambda: alone(ours), pairs, rng):
+    for leg in interleave.trials(lambda: alone(theirs), lambda: alone(ours), pairs, rng):
         legs.append(leg)
         cost = leg.result
         peak = "" if cost.peak_mb is None else f", peak {cost.peak_mb:.0f} MB"

@@ -183,7 +183,7 @@ def pgbench(server: PrivateServer, options: list[str], seconds: float, traced: T
 
 def compare(name: str, tool: str, run: Callable[[Traced | None], float], traced: Traced, pairs: int, rng: random.Random) -> dict[str, Any]:
     legs = []
-    for leg in interleave.legs(lambda: run(None), lambda: run(traced), pairs, rng):
+    for leg in interleave.trials(lambda: run(None), lambda: run(traced), pairs, rng):
         legs.append(leg)
         print(f"{name}: {tool if leg.on else 'bare'} {leg.result:,.0f}", file=sys.stderr)
     found = interleave.compare(legs, lambda value: value)

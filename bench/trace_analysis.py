@@ -79,7 +79,7 @@ def main() -> None:
         lines = subprocess.run(["perf", "script", "-i", recorded, "-F", "event"], check=True, capture_output=True).stdout.count(b"\n")
         analyse: list[str | Path] = [sys.executable, "-m", "leadline", "threads", capture, str(pid)]
         script: list[str | Path] = ["perf", "script", "-i", recorded]
-        legs = list(interleave.legs(lambda: lines / cpu_s(script), lambda: ours / cpu_s(analyse), options.pairs, rng))
+        legs = list(interleave.trials(lambda: lines / cpu_s(script), lambda: ours / cpu_s(analyse), options.pairs, rng))
         found = interleave.compare(legs, lambda value: value)
         size = sum(file.stat().st_size for file in Path(capture).rglob("*.parquet"))
     result = {

@@ -1,6 +1,6 @@
 """Measures what a trace costs in CPU time, and where: of each transaction of pgbench, of each BPF program, and of the reader.
 
-    python bench/trace_cost.py                           4 rounds of 4 s, some five minutes
+    python bench/trace_cost.py                           6 rounds of 4 s, some seven minutes
     python bench/trace_cost.py --rounds 1 --seconds 1    does everything work?
 
 pgbench -S and TPC-B with 32 clients run bare and traced (each call and sums by BPF, each call by perf events), in random order in each
@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from trace import CLIENTS, SCALE, SETTINGS
 from typing import Any
@@ -36,6 +37,8 @@ from leadline import _core
 from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.host.proc import descendants
+from leadline.lab.paired import ENOUGH_PAIRS
+from leadline.lab.signed_rank import signed_rank_ratio
 from record import read_environment, start_as_installed
 
 LEGS = ("bare", "events", "sums", "perf")
@@ -115,12 +118,17 @@ def measure(server: PrivateServer, words: list[str], leg: str, seconds: float) -
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     middle = {leg: statistics.median(run["us_each_with_reader"] for run in runs if run["leg"] == leg) for leg in LEGS}
-    return {"us_each_with_reader": middle, "kept": {leg: middle["bare"] / middle[leg] for leg in LEGS}}
+    each = {leg: [run["us_each_with_reader"] for run in runs if run["leg"] == leg] for leg in LEGS}
+    kept = {leg: signed_rank_ratio(list(zip(each[leg], each["bare"]))) for leg in LEGS}
+    return {
+        "us_each_with_reader": middle,
+        "kept": {leg: asdict(ratio) if ratio.pairs >= ENOUGH_PAIRS else {"estimate": ratio.estimate} for leg, ratio in kept.items()},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=4, help="of each run of pgbench")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--seed", type=int, default=1)

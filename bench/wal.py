@@ -80,7 +80,7 @@ def run_once(command: list[str], cpus: set[int]) -> Cost:
 
 def compare(name: str, theirs: list[str], ours: list[str], cpus: set[int], pairs: int, rng: random.Random) -> dict[str, Any]:
     legs = []
-    for leg in interleave.legs(lambda: run_once(theirs, cpus), lambda: run_once(ours, cpus), pairs, rng):
+    for leg in interleave.trials(lambda: run_once(theirs, cpus), lambda: run_once(ours, cpus), pairs, rng):
         legs.append(leg)
         who = "leadline" if leg.on else "pg_waldump"
         print(f"{name}: {who} {leg.result.wall_s:.2f} s, CPU {leg.result.cpu_s:.2f} s", file=sys.stderr)

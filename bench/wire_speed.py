@@ -20,10 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 from leadline import _core
-from leadline.lab.paired import leg_order, pair_up
+from leadline.lab.paired import pair_up, trial_order
 from leadline.lab.signed_rank import signed_rank_ratio
 from packets_made import Packets
 
@@ -71,7 +71,7 @@ def main() -> None:
             return number / (of_children() - began)
 
         ours(), theirs()
-        legs = [(on, (ours if on else theirs)()) for on in leg_order(arguments.pairs, rng)]
+        legs = [(on, (ours if on else theirs)()) for on in trial_order(arguments.pairs, rng)]
     pairs = pair_up(legs)
     ratio = signed_rank_ratio(pairs)
     best = sorted(rate for on, rate in legs if on)

@@ -1,6 +1,6 @@
 """Fixtures for tests against real servers: lazily started, one per major for the whole session, stopped and removed at its end.
 
-    def test_x(pg): ...                    once per major 13-18: all of them, or some (majors.py)
+    def test_x(pg): ...                    once per major 13-18: all of them, or some (support/majors.py)
     def test_x(servers): servers(18)       a shared server of one major
     def test_x(fresh_server): fresh_server(16, max_connections=20)    a server of its own, stopped after the test
 

@@ -1,5 +1,5 @@
-//! Turns `python/leadline/tables/*.toml` into Rust constants, so that a column is written down in one place only and a
-//! mistake in a table file is a build error.
+//! Turns the table files of `python/leadline/tables` and of each engine (`python/leadline/engines/*/tables`) into Rust constants,
+//! so that a column is written down in one place only and a mistake in a table file is a build error.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,14 +31,11 @@ struct Column {
 }
 
 fn main() {
-    let folder = Path::new("../../python/leadline/tables");
-    println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-        .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-        .collect();
-    files.sort();
+    let mut files: Vec<PathBuf> = folders().iter().flat_map(|folder| table_files(folder)).collect();
+    files.sort_by(|a, b| a.file_name().cmp(&b.file_name())); // by name, whichever folder they are in
+    for pair in files.windows(2) {
+        assert_ne!(pair[0].file_name(), pair[1].file_name(), "a table has one file");
+    }
 
     let mut code = format!("static TABLES: [TableSpec; {}] = [\n", files.len());
     for file in &files {
@@ -52,6 +49,26 @@ fn main() {
     code.push_str("];\n");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     std::fs::write(Path::new(&out).join("tables.rs"), code).expect("OUT_DIR can be written");
+}
+
+/// That of tables of any engine, and those of engines.
+fn folders() -> Vec<PathBuf> {
+    let package = Path::new("../../python/leadline");
+    let engines = package.join("engines");
+    println!("cargo::rerun-if-changed={}", engines.join("__init__.py").display()); // which engines there are
+    let mut found = vec![package.join("tables")];
+    found.extend(entries(&engines).into_iter().map(|engine| engine.join("tables")).filter(|folder| folder.is_dir()));
+    found
+}
+
+fn table_files(folder: &Path) -> Vec<PathBuf> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    entries(folder).into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml")).collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    listed.map(|entry| entry.expect("a readable folder").path()).collect()
 }
 
 fn write_table(code: &mut String, table: &Table, file: &Path) {

@@ -28,9 +28,9 @@ __all__ = ["Capture", "Findings", "Query", "open_capture", "take"]
 
 
 def open_capture(path: str | Path) -> Capture:
-    """Opens a capture for reading: a folder NAME.leadline. One whose recorder was killed opens too, with what it has.
+    """Opens a capture for reading: a directory NAME.leadline. One whose recorder was killed opens too, with what it has.
 
-    Raises LeadlineError when the folder is no capture, or one of a newer leadline.
+    Raises LeadlineError when the directory is no capture, or one of a newer leadline.
     """
     return Capture(path)
 

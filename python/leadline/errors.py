@@ -60,7 +60,7 @@ def _printable(text: str) -> str:
 
 
 def cannot_be_written(what: str, error: OSError, where: Path) -> LeadlineError:
-    """The error of a file or folder of ours that the system did not let us write, in the words of the table writers for a full disk."""
+    """The error of a file or directory of ours that the system did not let us write, in the words of the table writers for a full disk."""
     hint = "write to another place with -o"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LeadlineError("storage", f"no space left to write {what}", detail=str(error.strerror), hint=hint, where=str(where))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
+EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█")
+
 
 def seconds(value: float) -> str:
     """Seconds for people: 0.0042, 0.420, 7.31, 82.1, 1,234."""
@@ -66,7 +68,12 @@ def one_line(text: str) -> str:
     """Text without line breaks, and with control characters made harmless."""
     if text.isprintable():  # nearly always
         return " ".join(text.split())
-    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+    return harmless(" ".join(text.split()))
+
+
+def harmless(text: str) -> str:
+    """Text of the same length whose control characters and line breaks are replaced."""
+    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def width_of(text: str) -> int:
@@ -100,3 +107,9 @@ def pad(text: str, width: int, right: bool = False) -> str:
     """Filled up with blanks to `width` columns, which stand before it if it is to be at the right."""
     blanks = " " * (width - width_of(text))
     return blanks + text if right else text + blanks
+
+
+def bar(part: float, width: int) -> str:
+    """Filled to `part` (0 to 1) of `width` columns, in eighths of one: what is more than nothing is seen."""
+    eighths = max(round(min(part, 1.0) * width * 8), 1 if part > 0 else 0)
+    return EIGHTHS[8] * (eighths // 8) + EIGHTHS[eighths % 8]

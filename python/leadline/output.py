@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
@@ -120,6 +121,28 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
         yield line.getvalue().removesuffix(CRLF) + "\n"
         line.seek(0)
         line.truncate()
+
+
+def print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows by name: a list may lack some names, of others all have those of the first row. What is a list or an object stays JSON."""
+    import click
+
+    def values() -> Iterator[list[Any]]:
+        yield from ([_in_csv(row.get(name)) for name in names] for row in rows)
+
+    if not isinstance(rows, Sequence):
+        first = next(rows := iter(rows), None)
+        rows, names = [] if first is None else chain([first], rows), list(first or ())
+    else:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+    if names:
+        for part in together(to_csv(names, values())):
+            click.echo(part, nl=False)
+
+
+def _in_csv(value: Any) -> Any:
+    value = _plain(value)
+    return to_json(value) if isinstance(value, bool | dict | list) else value
 
 
 def _no_formula(text: str) -> str:

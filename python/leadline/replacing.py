@@ -1,6 +1,6 @@
 """What lies where a command is about to write: replaced with --force only, and only when it is what the command writes.
 
-`make_room` is the one place that decides it, for captures (folders) and for single files.
+`make_room` is the one place that decides it, for captures (directories) and for single files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FORCE_HELP = "Replace the output if it already exists."
 
 def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
     """Returns when `path` may be written. Whoever writes it replaces what is there: a file when the new one is whole, a capture when it
-    holds the lock (capture/folder.py).
+    holds the lock (capture/directory.py).
 
-    capture: a capture folder will be written, else a file.
+    capture: a capture directory will be written, else a file.
     Raises LeadlineError: something is there and overwrite is false, or it is something else.
     """
     if not path.exists() and not path.is_symlink():

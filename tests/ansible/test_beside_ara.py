@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_cores import runnable
+from ansible_replays import SECRETS
 from ansible_runs import PLUGIN, SLEEPY, Site, core_or_skip, make_shop, run_shop
-from cores import runnable
 from leadline.book.ansible import query
 from leadline.book.ansible.ara import import_ara
+from leadline.book.db import Row
 from leadline.book.place import Place
 from leadline.book.query import Book
-from leadline.book.store import Row
 from leadline.errors import LeadlineError
-from test_replay import SECRETS
 
 pytestmark = pytest.mark.timeout(1500)
 

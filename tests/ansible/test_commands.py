@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from ansible_replays import SPOOLS, replay
 from books import Run
 from leadline.book.place import Place
-from replayed import SPOOLS, replay
 
 
 @pytest.fixture

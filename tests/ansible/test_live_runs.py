@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_cores import runnable
+from ansible_replays import HOSTS, SECRETS, TASKS
 from ansible_runs import PLUGIN, SLEEPY, TIMEOUT_S, Site, core_or_skip, make_shop, make_site, run_shop, site
 from conftest import wait_until
-from cores import runnable
 from leadline.book.ansible import query
 from leadline.book.ansible.plugin.leadline_book import Hider
 from leadline.book.place import Place
 from leadline.book.query import Book
 from real_names import ENVIRONMENT
-from test_replay import HOSTS, SECRETS, TASKS
 
 __all__ = ["site"]
 

@@ -16,7 +16,7 @@ from ansible_runs import SLEEPY, TIMEOUT_S, Site, site
 from conftest import background, is_running, wait_until
 from leadline.book.ansible import query
 from leadline.book.ansible.installed import install
-from leadline.book.ansible.playbook import Playbook, memory_folder, prepare, prepared, sweep, variables_text
+from leadline.book.ansible.playbook import Playbook, memory_directory, prepare, prepared, sweep, variables_text
 from leadline.book.place import Place
 from leadline.book.query import Book
 from leadline.errors import LeadlineError
@@ -49,7 +49,7 @@ def test_options_become_arguments_and_secrets_files(tmp_path: Path) -> None:
         connection_password=PASSWORD, private_key="KEY\n" * 10,
     )  # fmt: skip
     with prepared(what) as ready:
-        at = ready.folder
+        at = ready.directory
         assert ready.argv == [
             "ansible-playbook", "-i", str(tmp_path / "hosts"), "--limit=web:!web9", "--tags=a,b", "--skip-tags=c", "--check", "--diff",
             "--become", "--become-user=postgres", "--user=deploy", "--forks=7", "-vv", f"--vault-id=default@{at}/vault0",
@@ -87,7 +87,7 @@ def test_what_could_be_an_option_or_a_file_is_refused(tmp_path: Path, more: dict
     with pytest.raises(LeadlineError) as caught:
         prepare(Playbook(playbook_file(tmp_path), **more))
     assert caught.value.message == message
-    assert not list(Path(memory_folder()).glob(f"leadline-playbook-{os.getpid()}-*"))
+    assert not list(Path(memory_directory()).glob(f"leadline-playbook-{os.getpid()}-*"))
 
 
 def test_a_playbook_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_leadline_ansible_run_keeps_output_and_tasks_in_one_run(site: Site, tmp_
     book.close()
     stored = b"".join(path.read_bytes() for path in site.book.rglob("*") if path.is_file())
     assert [word for word in (PASSWORD, "inline-w0rd") if word.encode() in stored] == []
-    assert not list(Path(memory_folder()).glob(f"leadline-playbook-{os.getpid()}-*"))
+    assert not list(Path(memory_directory()).glob(f"leadline-playbook-{os.getpid()}-*"))
 
 
 def test_ctrl_c_is_a_run_that_was_cancelled_and_its_tasks_are_kept(site: Site, tmp_path: Path) -> None:

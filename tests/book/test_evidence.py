@@ -143,7 +143,7 @@ def an_experiment(leadline: Run, book: Book) -> dict[str, Any]:
     return book.details(book.find("last"))
 
 
-def test_a_forged_design_leg_or_verdict_is_found(open_book: Open, leadline: Run) -> None:
+def test_a_forged_design_trial_or_verdict_is_found(open_book: Open, leadline: Run) -> None:
     book = open_book()
     run = an_experiment(leadline, book)
     found = states(book, run["uid"])
@@ -172,17 +172,17 @@ def test_a_forged_design_leg_or_verdict_is_found(open_book: Open, leadline: Run)
     registered = book.store.rows("select registered from experiment")[0]["registered"]
     fresh = sealed(run["uid"], registered, other)
     [(_, (state, detail))] = forged("update experiment set design_json = ?, seal = ?", other, fresh).items()
-    assert (state, detail[:27]) == ("changed", "the seal is not that of leg")
+    assert (state, detail[:29]) == ("changed", "the seal is not that of trial")
     late = sealed(run["uid"], registered + 10**9, design)
     assert [said[0] for said in forged("update experiment set registered = ?, seal = ?", registered + 10**9, late).values()] == ["changed"]
-    with book.store.writing() as db:  # the legs are forged as well
+    with book.store.writing() as db:  # the trials are forged as well
         db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (seal, late))
     found = forged("update experiment set registered = ?, seal = ?", registered + 10**9, late)
-    assert found == {late[:16]: ("changed", "it was registered after a leg had begun")}
+    assert found == {late[:16]: ("changed", "it was registered after a trial had begun")}
     with book.store.writing() as db:
         db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (late, seal))
     found = forged("update experiment_leg set value = 3.5 where n = 4")
-    assert {(name[:5], said[0]) for name, said in found.items()} == {("leg 5", "changed"), ("more", "changed")}
+    assert {(name[:5], said[0]) for name, said in found.items()} == {("trial", "changed"), ("more", "changed")}
     assert list(forged("update experiment set ratio = 1.5")) == ["more"]
     assert list(forged("delete from experiment_leg where n = 0")) == ["more"]
     assert list(forged("delete from experiment")) == [""]

@@ -1,4 +1,4 @@
-"""`leadline experiment`: registered before the first leg, its legs in the order that was drawn, and what is said of them."""
+"""`leadline experiment`: registered before the first trial, its trials in the order that was drawn, and what is said of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from books import Open, Run
 from leadline.book.experiments import matching
 from leadline.book.experiments.design import Design, make, seal, words
 from leadline.book.experiments.drawing import drawing
-from leadline.book.experiments.perform import figure_in
+from leadline.book.experiments.legs import figure_in
 from leadline.book.experiments.query import experiment
 from leadline.book.experiments.text import lines
 from leadline.book.place import Place
 from leadline.book.query import Book, Filter
 from leadline.errors import LeadlineError
-from leadline.lab.paired import leg_order
+from leadline.lab.paired import trial_order
 
 PRINTS = {"baseline": "echo value=10", "variant": "echo value=9"}
 VALUE = ["--metric", r"value=([0-9.]+)", "--better", "less"]
@@ -92,18 +92,18 @@ def test_a_planted_difference_is_found(leadline: Run, open_book: Open) -> None:
     assert "nine is less" in page and 'class="interval"' in page
 
 
-def test_legs_are_runs_in_the_order_that_was_registered(leadline: Run, open_book: Open) -> None:
+def test_trials_are_runs_in_the_order_that_was_registered(leadline: Run, open_book: Open) -> None:
     leadline("experiment", *asked(pairs=4, seed=3, warmup=1, prepare="true"), *VALUE)
     book = open_book()
     run = found(book)
-    drawn = "".join("BV"[on] for on in leg_order(4, random.Random(3)))
+    drawn = "".join("BV"[on] for on in trial_order(4, random.Random(3)))
     assert run["experiment"]["design"]["order"] == drawn
     parts = [book.find(uid) for uid in run["children"]]
     assert {part["kind"] for part in parts} == {"leg"}
     names = {"B": "experiment: baseline", "V": "experiment: variant"}
-    legs = [part for part in parts if "leg" in part["inputs"]]
-    assert [part["name"] for part in legs] == [names[letter] for letter in drawn]
-    assert [part["inputs"]["leg"] for part in legs] == list(range(1, 9))
+    trials = [part for part in parts if "leg" in part["inputs"]]
+    assert [part["name"] for part in trials] == [names[letter] for letter in drawn]
+    assert [part["inputs"]["leg"] for part in trials] == list(range(1, 9))
     assert [part["name"] for part in parts[:4]] == ["experiment: prepare", names["B"], "experiment: prepare", names["V"]]
     assert len(parts) == 2 * (2 + 8)
     assert {part["inputs"]["registered"] for part in parts} == {run["experiment"]["seal"]}
@@ -111,15 +111,15 @@ def test_legs_are_runs_in_the_order_that_was_registered(leadline: Run, open_book
     assert "ratio_low" not in run["metrics"]
 
 
-def test_the_design_is_there_before_the_first_leg_whatever_kills_the_experiment(begin: Begin, open_book: Open) -> None:
+def test_the_design_is_there_before_the_first_trial_whatever_kills_the_experiment(begin: Begin, open_book: Open) -> None:
     line = ["experiment", "--baseline", "sleep 60", "--variant", "sleep 61", "--hypothesis", "never known", "--seed", "1"]
     waiting = begin(line)
     book, deadline = open_book(), time.monotonic() + 30
-    while not (legs := [run for run in book.runs(limit=200) if run["kind"] == "leg"]):
+    while not (trials := [run for run in book.runs(limit=200) if run["kind"] == "leg"]):
         assert time.monotonic() < deadline
         book.refresh()
     run = found(book)
-    os.killpg(waiting.pid, signal.SIGKILL)  # all of them at once: who waits, the supervisors, the experiment, the leg
+    os.killpg(waiting.pid, signal.SIGKILL)  # all of them at once: who waits, the supervisors, the experiment, the trial
     waiting.wait()
     while found(book)["status"] == "running":
         assert time.monotonic() < deadline
@@ -127,10 +127,10 @@ def test_the_design_is_there_before_the_first_leg_whatever_kills_the_experiment(
     run = found(book)
     e = run["experiment"]
     assert (run["status"], e["design"]["hypothesis"], e["verdict"]) == ("lost", "never known", "none")
-    assert e["text"] == "no verdict: it ended after 0 of 20 legs"
-    assert e["registered"] < legs[0]["started"]
+    assert e["text"] == "no verdict: it ended after 0 of 20 trials"
+    assert e["registered"] < trials[0]["started"]
     row = book.store.rows("select design_json, seal, registered from experiment")[0]
-    assert row["seal"] == seal(run["uid"], row["registered"], row["design_json"]) == legs[0]["inputs"]["registered"]
+    assert row["seal"] == seal(run["uid"], row["registered"], row["design_json"]) == trials[0]["inputs"]["registered"]
 
 
 def test_a_repeat_says_which_try_it_is_and_replaces_nothing(leadline: Run, open_book: Open) -> None:
@@ -161,34 +161,35 @@ def test_verdicts_of_two_experiments_are_compared(leadline: Run, open_book: Open
     assert found["metric ratio"] == (pytest.approx(0.9), pytest.approx(1.1))
 
 
-def test_legs_are_not_in_the_way_of_other_runs(leadline: Run, open_book: Open) -> None:
+def test_trials_are_not_in_the_way_of_other_runs(leadline: Run, open_book: Open) -> None:
     leadline("run", "--name", "before", "--", "true")
     leadline("experiment", *asked(pairs=2), *VALUE)
     listed = json.loads(leadline("book", "list", "--json").stdout)["runs"]
     assert [run["name"] for run in listed] == ["experiment", "before"]
-    assert len(json.loads(leadline("book", "list", "--kind", "leg", "--json").stdout)["runs"]) == 4
+    for kind in ("trial", "leg"):  # as it is stored
+        assert len(json.loads(leadline("book", "list", "--kind", kind, "--json").stdout)["runs"]) == 4
     assert len(json.loads(leadline("book", "list", "--name", "experiment: variant", "--json").stdout)["runs"]) == 2
     assert open_book().find("last")["kind"] == "experiment"
 
 
-def test_a_leg_that_fails_ends_it_and_is_named(leadline: Run, open_book: Open) -> None:
+def test_a_trial_that_fails_ends_it_and_is_named(leadline: Run, open_book: Open) -> None:
     done = leadline("experiment", *asked(variant="sh -c 'exit 3'"), *VALUE, "--seed", "1")
     assert done.returncode == 2
     book = open_book()
     run = found(book)
-    [failed] = [leg for leg in run["experiment"]["legs"] if leg["problem"]]
-    said = f"leg {failed['n'] + 1} of 20 (variant, run {failed['run'][:5]}) failed: exit code 3"
+    [failed] = [trial for trial in run["experiment"]["legs"] if trial["problem"]]
+    said = f"trial {failed['n'] + 1} of 20 (variant, run {failed['run'][:5]}) failed: exit code 3"
     assert said in done.stderr and run["experiment"]["text"] == f"no verdict: {said}"
     assert (run["status"], run["experiment"]["verdict"], "ratio" in run["metrics"]) == ("failed", "none", False)
 
 
-def test_legs_that_fail_may_be_left_out_and_are_counted(leadline: Run, open_book: Open, tmp_path: Path) -> None:
+def test_trials_that_fail_may_be_left_out_and_are_counted(leadline: Run, open_book: Open, tmp_path: Path) -> None:
     count = tmp_path / "count"
     script = f"sh -c 'echo x >> {count}; [ $(wc -l < {count}) -ne 2 ] && echo value=9'"
     assert leadline("experiment", *asked(variant=script, pairs=8), *VALUE, "--keep-going").returncode == 0
     e = found(open_book())["experiment"]
     assert e["verdict"] == "less"
-    assert e["text"].endswith("; 1 of 8 pairs are left out, in which legs failed (0 of the baseline, 1 of the variant)")
+    assert e["text"].endswith("; 1 of 8 pairs are left out, in which trials failed (0 of the baseline, 1 of the variant)")
     assert [pair["problem"] for pair in e["pairs"] if pair["problem"]] == ["variant: exit code 1"]
 
 
@@ -234,17 +235,17 @@ def test_a_figure_that_is_given_up_says_why(leadline: Run, open_book: Open, monk
 
 
 @pytest.mark.parametrize("metric", ["seconds", "cpu_seconds"])
-def test_what_legs_used_is_what_their_runs_say(leadline: Run, open_book: Open, metric: str) -> None:
+def test_what_trials_used_is_what_their_runs_say(leadline: Run, open_book: Open, metric: str) -> None:
     busy = f"{sys.executable} -c 'sum(range(100000))'"
     done = leadline("experiment", "--baseline", busy, "--variant", f"{busy} ''", "--pairs", "1", "--metric", metric)
     assert done.returncode == 0, done.stderr
     book = open_book()
     name = {"seconds": "wall_s", "cpu_seconds": "cpu_s"}[metric]
-    legs = found(book)["experiment"]["legs"]
-    assert [leg["value"] for leg in legs] == [book.details(book.find(leg["run"]))["metrics"][name] for leg in legs]
+    trials = found(book)["experiment"]["legs"]
+    assert [trial["value"] for trial in trials] == [book.details(book.find(trial["run"]))["metrics"][name] for trial in trials]
 
 
-def test_an_interrupted_experiment_ends_its_leg_and_has_no_verdict(begin: Begin, open_book: Open) -> None:
+def test_an_interrupted_experiment_ends_its_trial_and_has_no_verdict(begin: Begin, open_book: Open) -> None:
     line = ["experiment", "--baseline", "sleep 60", "--variant", "sleep 61"]
     waiting = begin(line)
     book, deadline = open_book(), time.monotonic() + 30
@@ -256,11 +257,11 @@ def test_an_interrupted_experiment_ends_its_leg_and_has_no_verdict(begin: Begin,
     book.refresh()
     run = found(book)
     assert (run["status"], run["experiment"]["verdict"]) == ("cancelled", "none")
-    [leg] = [book.find(uid) for uid in run["children"]]
-    assert leg["status"] == "cancelled"
+    [trial] = [book.find(uid) for uid in run["children"]]
+    assert trial["status"] == "cancelled"
 
 
-def test_a_cancelled_experiment_ends_with_its_leg(begin: Begin, leadline: Run, open_book: Open) -> None:
+def test_a_cancelled_experiment_ends_with_its_trial(begin: Begin, leadline: Run, open_book: Open) -> None:
     waiting = begin(["experiment", "--baseline", "sleep 60", "--variant", "sleep 61"])
     book, deadline = open_book(), time.monotonic() + 30
     while not [run for run in book.runs(limit=200) if run["kind"] == "leg"]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from pathlib import Path
 
 import pytest
+from ansible_replays import SPOOLS, replay
 from books import Open, Run
 from leadline.book import facts, hosts
 from leadline.book.ansible import query
@@ -15,9 +14,6 @@ from leadline.book.ansible.ingest import CHANGING, put_facts
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.errors import LeadlineError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
-from replayed import SPOOLS, replay
 
 HERE = os.uname().nodename
 

@@ -238,9 +238,9 @@ def test_a_book_that_somebody_else_could_change_is_refused_and_nothing_goes_ther
     code, out, err = run(COMMAND, folder)
     assert (code, out) == (7, "out\n")
     warned, said = err.splitlines()
-    assert said == "err" and warned.startswith("warning: nothing is recorded, as the folder of the book is not safe: ")
+    assert said == "err" and warned.startswith("warning: nothing is recorded, as the directory of the book is not safe: ")
     assert UNSAFE[made] in warned
     code, out, err = run(["book", "list"], folder)
-    assert (code, out) == (2, "") and UNSAFE[made] in err and "error: the folder of the book is not safe" in err
+    assert (code, out) == (2, "") and UNSAFE[made] in err and "error: the directory of the book is not safe" in err
     assert run(["serve", "--listen", "127.0.0.1:0"], folder)[0] == 2
     assert [path for path in folder.rglob("*") if path.is_file()] == []

@@ -19,8 +19,9 @@ from leadline.book.place import Place
 from leadline.book.query import Book, Condition, Filter, Within, by_day, newest
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
-from leadline.server import launches, prometheus, runs
+from leadline.server.launch import launch_queue
 from leadline.server.operation import Call, perform
+from leadline.server.read import prometheus, runs
 from leadline.server.rights import OWNER, Caller
 from leadline.server.table import BY_NAME
 
@@ -79,7 +80,7 @@ ASKED: dict[str, Callable[[Store], Any]] = {
     "counts": lambda store: by_day(store, 30, DAY_US, SOME),
     "metrics": lambda store: prometheus._metrics(call(store, MEMBER), {}),
     "what is lost": lambda store: find_lost(Place("/nowhere"), store),
-    "what is to be started": lambda store: launches.dispatch(Place("/nowhere"), store),
+    "what is to be started": lambda store: launch_queue.dispatch(Place("/nowhere"), store),
     "what has no project": runs.assign,
 }
 

@@ -53,7 +53,7 @@ def test_a_command_of_leadline_is_recorded_unasked(leadline: Run, open_book: Ope
     assert leadline("tables", "no_such_table").returncode == 2
     bad, good = open_book().runs()
     assert (good["name"], good["status"], good["argv"], good["inputs"]) == (
-        "tables", "ok", ["leadline", "tables", "session", "--json"], {"name": "session", "as_json": True}
+        "tables", "ok", ["leadline", "tables", "session", "--json"], {"name": "session", "form": "json"}
     )  # fmt: skip
     assert (bad["status"], bad["rc"], bad["summary"]) == ("failed", 2, "error: no table named no_such_table")
 

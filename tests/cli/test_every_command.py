@@ -1,11 +1,13 @@
 """What every command does where its output cannot be written or its input is odd: one error and exit code 2, and it ends.
 
-A command that is new is in the table by itself (tests/commands.py), and fails until LINES has a line of real work for it.
+A command that is new is in the table by itself (tests/support/commands.py), and fails until LINES has a line of real work for it.
 """
 
 from __future__ import annotations
 
+import csv
 import ctypes
+import io
 import json
 import os
 import re
@@ -18,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -32,7 +35,9 @@ from leadline.book.query import Book
 from leadline.book.supervisor import Request
 from leadline.cli.recorded import UNRECORDED
 from leadline.server.table import OPERATIONS
+from leadline.storage import ready
 from packets_made import a_login
+from replicating import pair_of_servers
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
@@ -54,8 +59,10 @@ LINES = {
     "why": "--json -- true",
     "top": "{live} --once --window 1s",
     "show": "{capture}",
+    "compare": "{capture} {capture}",
     "findings": "{capture}",
     "report": "{capture} -o {new}.html",
+    "replication forecast": "{pair}",
     "sql": "{capture} from(session)",
     "tables": "",
     "doctor": "{live}",
@@ -85,9 +92,26 @@ LINES = {
     "net packets": "--pcap {pcap}",
     "net budget": "{pcap}",
     "net auth": "--pcap {pcap}",
+    "load init": "{dsn} --force",
+    "load run": "{dsn} --script {script} --for 200ms",
+    "load import pgbench": "{pgbench_log} -o {new}.leadline --force",
+    "load import fio": "{fio} -o {new}.leadline --force",
+    "load import sysbench": "{sysbench} -o {new}.leadline --force",
+    "load import hammerdb": "{hammerdb} -o {new}.leadline --force",
+    "load find-limit": "{dsn} --script {script} --p99 1s --for 100ms --warm-up 0s",
+    "storage example": "6xR1",
+    "storage score": "{forecast} {measured}",
+    "storage simulate": "{layout} --load {loads} --for 1s --seeds 1",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
     "run": "-- echo done",
     "experiment": "--baseline true --variant true --pairs 1",
+    "study list": "",
+    "study plan": "{study}",
+    "study run": "{study}",
+    "study show": "{studied}",
+    "study report": "{studied} -o {new}.html",
+    "study calibrate": "{study} --repetitions 1",
+    "study restore": "{studied}",
     "user projects": "",
     "user verify": "",
     "template metrics": "",
@@ -114,7 +138,9 @@ LINES = {
 }
 ALL = {" ".join(words): command for words, command in leaves()}
 LEAVES = {name: command for name, command in ALL.items() if name in LINES or name not in OPERATIONAL | APART}
-FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap", "ara"), ("capture", "trace", "data", "backup", "live", "bin")
+FILES = ("page", "segment", "onstat", "oncheck", "calls", "pcap", "ara", "script", "pgbench_log", "fio", "sysbench", "hammerdb", "layout",
+         "loads", "forecast", "measured")  # fmt: skip
+FOLDERS = ("capture", "pair", "trace", "data", "backup", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
@@ -123,7 +149,11 @@ FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "
 # have 1 GB at most; of so many pages as here it is at work for hours, and can be interrupted.
 LONG = {("page scan", "a sparse file")}
 # A pipe is read as a file is, and waits for who writes.
-AWAITED = {(f"net {verb}", "a fifo") for verb in ("auth", "budget", "packets")}
+AWAITED = {(name, "a fifo") for name in ("net auth", "net budget", "net packets", "load run", "load find-limit")}
+# What they print is another measurement each time.
+MEASURED = {"doctor", "net compare", "net dbping", "net rtt", "load run", "load find-limit"}
+# Their CSV has the rows of a table that is not in their JSON, or values as PostgreSQL writes them.
+OF_THEIR_OWN = {"tables", "net connect", "net fetch", "rows", "sql"}
 SLOW = {"demo"}  # its output is tried with the full device alone
 
 
@@ -175,12 +205,16 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
     shutil.copytree(server.private.data_dir, data)
     server.private.start()
     (oncheck := folder / "oncheck.txt").write_text(ONCHECK)
+    (hammerdb := folder / "hammerdb.log").write_text("Vuser 1:TEST RESULT : System achieved 14 NOPM from 33 PostgreSQL TPM\n")
+    (pgbench_log := folder / "pgbench_log.1").write_text("".join(f"0 {n} {900 + n} 0 1795804911 {600000 + n}\n" for n in range(9)))
+    (script := folder / "script.sql").write_text("select n from t where n = :client_id;\n")
     return {
         "bin": server.fetched.bin_dir,
         "live": str(server.private.data_dir),
         "data": str(data),
         "backup": str(backup),
         "capture": str(TESTDATA / "capture" / "format1"),
+        "pair": str(pair_of_servers(folder)),
         "trace": str(trace_of_semget(folder / "trace.leadline")),
         "page": shutil.copy(data / path, folder / "16384"),
         "file_of_t": path,
@@ -189,13 +223,32 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),
         "oncheck": str(oncheck),
         "calls": str(TESTDATA / "calls" / "ltrace.txt"),
+        "script": str(script),
+        "pgbench_log": str(pgbench_log),
+        "fio": str(TESTDATA / "load/fio.json"),
+        "sysbench": str(TESTDATA / "load/sysbench.txt"),
+        "hammerdb": str(hammerdb),
+        **storage_files(folder),
         "dsn": server.dsn,
         "echo": echo,
         "pcap": a_login(folder / "login.pcap"),
         "run": recorded_run(),
+        "study": str(design_of_a_study(folder)),
+        "studied": a_study(folder),
         "played": played_run(),
         "ara": empty_ara(folder / "ansible.sqlite"),
     }
+
+
+def storage_files(folder: Path) -> dict[str, str]:
+    """A layout, loads, a forecast of them and what was measured."""
+    out = {name: str(folder / name) for name in ("layout", "loads", "forecast", "measured")}
+    Path(out["layout"]).write_text(ready.text("6xR1"))
+    Path(out["loads"]).write_text(ready.text("loads"))
+    Path(out["measured"]).write_text('{"layout": "6xR1", "load": "oltp", "requests_per_s": 1000}\n')
+    words = ["storage", "simulate", out["layout"], "--load", out["loads"], "--for", "1s", "--seeds", "1", "-o", out["forecast"]]
+    subprocess.run([sys.executable, "-m", "leadline", *words], check=True, capture_output=True)
+    return out
 
 
 def recorded_run() -> str:
@@ -205,6 +258,20 @@ def recorded_run() -> str:
         [sys.executable, "-m", "leadline", "book", "list", "--name", "planted", "--json"], check=True, capture_output=True
     )  # fmt: skip
     return str(json.loads(listed.stdout)["runs"][0]["uid"])
+
+
+def design_of_a_study(folder: Path) -> Path:
+    """Of two commands that take no time."""
+    path = folder / "study.toml"
+    factor = '[[factor]]\nname = "what"\ncommand = true\nlevels = ["true", "echo"]\n'
+    path.write_text(f'question = "Is it faster?"\nrepetitions = 1\n{factor}[load]\ncommand = "{{what}}"\n')
+    return path
+
+
+def a_study(folder: Path) -> str:
+    """The id of a study in the book."""
+    command = [sys.executable, "-m", "leadline", "study", "run", str(design_of_a_study(folder)), "--json"]
+    return str(json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["run"])
 
 
 def played_run() -> str:
@@ -302,6 +369,48 @@ def test_each_command_is_a_run_of_the_logbook(name: str, places: dict[str, str],
     assert made == [str(path) for path in sorted(Path(new).parent.iterdir())]
 
 
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def lists_of(whole: Any) -> list[list[dict[str, Any]]]:
+    """What may be the rows of a JSON answer: the list that it is, or a list of objects in it."""
+    return [whole] if isinstance(whole, list) else [v for v in whole.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
+
+
+def in_csv(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, command in LEAVES.items() if name not in OF_THEIR_OWN and any("--csv" in p.opts for p in command.params)]
+)
+def test_rows_are_the_same_as_csv_and_as_json(name: str, places: dict[str, str], new: str) -> None:
+    words = [word for word in words_of(name, {**places, "new": new}) if word != "--folded"]
+    as_json, as_csv = (
+        subprocess.run([sys.executable, "-m", "leadline", *words, form], capture_output=True, timeout=60, check=False)
+        for form in ("--json", "--csv")
+    )
+    assert (as_csv.returncode, errors_of(as_csv.stderr.decode())) == (as_json.returncode, [])
+    rows = list(csv.DictReader(io.StringIO(as_csv.stdout.decode(), newline="")))
+    columns, lists = set(rows[0] if rows else ()), lists_of(json.loads(as_json.stdout))
+    expected = next((found for found in lists if found and {column for row in found for column in row} == columns), [])
+    assert bool(expected) == any(lists), (columns, lists)
+    if name not in MEASURED:
+        assert rows == [{column: in_csv(row.get(column)) for column in columns} for row in expected]
+
+
+def test_rows_of_a_table_are_as_in_a_file(places: dict[str, str], new: str) -> None:
+    words = [sys.executable, "-m", "leadline", *words_of("rows", places)]
+    printed = subprocess.run([*words, "--csv"], capture_output=True, check=True).stdout
+    subprocess.run([*words, "-o", f"{new}.csv"], capture_output=True, check=True)
+    assert printed == Path(f"{new}.csv").read_bytes() and printed.count(b"\n") > 1
+    refused = subprocess.run([*words, "--csv", "--limit", "1"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and errors_of(refused.stderr) == ["error: --limit cannot be combined with --csv"]
+
+
 # -- input -------------------------------------------------------------------------------------------------------------
 
 
@@ -361,8 +470,10 @@ def test_odd_input_is_one_error(name: str, kind: str, odd: str, places: dict[str
 WRITTEN = {"output", "out"}
 SAME = {("top", "data_dir")}  # as its argument
 # Of another thing than the line does: a base backup, or --verify. tests/differential/test_restore.py and test_recover_told.py try them.
-# `book show --file` names a path that was recorded; it is not read.
-ELSEWHERE = {("book show", "file"), ("recover", "archive"), ("recover", "pg_bin"), ("recover", "scratch")}
+# `book show --file` names a path that was recorded; it is not read. `storage simulate --trace` takes the place of --load: tests/storage.
+# The design of a study is a name or a file: tests/study.
+ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") for what in ("name", "pg_bin")}
+ELSEWHERE |= {("book show", "file"), ("storage simulate", "capture"), ("recover", "archive"), ("recover", "pg_bin"), ("recover", "scratch")}
 
 
 def names_a_path(parameter: click.Parameter) -> bool:
@@ -375,8 +486,8 @@ def test_each_path_that_a_command_reads_is_tried_as_something_odd() -> None:
     for name, command in LEAVES.items():
         words = line_of(name).split()
         for parameter in filter(names_a_path, command.params):
-            if isinstance(parameter, click.Argument):
+            if isinstance(parameter, click.Argument) and (name, parameter.name) not in ELSEWHERE:
                 assert READ[name], f"the line of `leadline {name}` reads none of {', '.join(FILES + FOLDERS)}"
-            elif parameter.name not in WRITTEN and (name, parameter.name) not in SAME | ELSEWHERE:
+            elif isinstance(parameter, click.Option) and parameter.name not in WRITTEN and (name, parameter.name) not in SAME | ELSEWHERE:
                 assert set(parameter.opts) & set(words), f"the line of `leadline {name}` has no {parameter.opts[0]}"
     assert LINES.keys() <= LEAVES.keys()

@@ -20,9 +20,11 @@ from leadline.book.recorder import Recorder
 from leadline.cli import force as force_option
 from leadline.cli import group, run
 from leadline.replacing import EXISTS
+from leadline.storage import ready
 from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
+REPORTS = Path(__file__).parents[2] / "testdata/load"
 ONSTAT = Path(__file__).parents[2] / "testdata/informix/listing/onstat_x.txt"
 # What is typed, and the name of what it writes. SERVER: its pid; DATA: its data directory; the others are files made here.
 WRITERS: dict[str, tuple[list[str], str]] = {
@@ -37,13 +39,20 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "wal page-at": (["wal", "page-at", "DATA", "OF_WRITTEN", "0", "LSN_NOW"], "page"),
     "wal apply": (["wal", "apply", "BACKUP/OF_WRITTEN", "--wal", "DATA", "--to", "LSN_NOW"], "table"),
     "recover": (["recover", "CRASHED"], "out.leadline"),
+    "load import pgbench": (["load", "import", "pgbench", "PGBENCH_LOG"], "out.leadline"),
+    "load import fio": (["load", "import", "fio", f"{REPORTS}/fio.json"], "out.leadline"),
+    "load import sysbench": (["load", "import", "sysbench", f"{REPORTS}/sysbench.txt"], "out.leadline"),
+    "load import hammerdb": (["load", "import", "hammerdb", "HAMMERDB_LOG"], "out.leadline"),
+    "load run": (["load", "run", "DSN", "-f", "SCRIPT", "--for", "100ms"], "out.leadline"),
+    "storage simulate": (["storage", "simulate", "READY/6xR1.toml", "--load", "READY/loads.toml", "--for", "1s"], "forecast.json"),
     "net rtt": (["net", "rtt", "ECHO", "--for", "100ms"], "out.leadline"),
     "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
     "book export": (["book", "export", "RUN"], "out.html"),
+    "study report": (["study", "report", "STUDY"], "out.html"),
 }
 # demo replaces what an earlier demo left in a folder of its own name, and refuses a folder with anything else in it.
-OWN_FOLDER = {"demo"}
+OWN_DIRECTORY = {"demo"}
 
 
 def commands_with_output() -> dict[str, click.Command]:
@@ -66,7 +75,7 @@ def commands_with_output() -> dict[str, click.Command]:
 
 def test_every_command_with_an_output_is_in_the_table_and_has_the_option() -> None:
     found = commands_with_output()
-    assert set(found) == {line.split(" to ")[0] for line in WRITERS} | OWN_FOLDER
+    assert set(found) == {line.split(" to ")[0] for line in WRITERS} | OWN_DIRECTORY
 
     @click.command()
     @force_option
@@ -74,7 +83,7 @@ def test_every_command_with_an_output_is_in_the_table_and_has_the_option() -> No
         """Has the option as cli/__init__.py defines it."""
 
     [wanted] = sample.params
-    for line in set(found) - OWN_FOLDER:
+    for line in set(found) - OWN_DIRECTORY:
         [option] = [p for p in found[line].params if "--force" in p.opts]
         assert option.to_info_dict() == wanted.to_info_dict(), line
 
@@ -89,6 +98,10 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
     server.sql("checkpoint")
     [[path, lsn]] = server.sql("select pg_relation_filepath('written'), pg_current_wal_lsn()::text")
     folder = tmp_path_factory.mktemp("force")
+    script = folder / "one.sql"
+    script.write_text("select 1;\n")
+    (log := folder / "pgbench_log.1").write_text("0 1 900 0 1795804911 600000\n")
+    (hammerdb := folder / "hammerdb.log").write_text("Vuser 1:TEST RESULT : System achieved 14 NOPM from 33 PostgreSQL TPM\n")
     beside = server.private.base_dir  # where the owner of the files may go
     for copy in ("backup", "crashed"):  # as after a crash, while nothing is written
         (beside / copy).mkdir(mode=0o700)
@@ -100,6 +113,10 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
         "OF_WRITTEN": path,
         "LSN_NOW": lsn,
         "SERVER": str(server.pid),
+        "DSN": server.dsn,
+        "SCRIPT": str(script),
+        "PGBENCH_LOG": str(log),
+        "HAMMERDB_LOG": str(hammerdb),
         "DATA": str(server.private.data_dir),
         "CAPTURE": str(example(folder).write()),
         "OF_SEMGET": str(trace_of_semget(folder / "semget.leadline")),
@@ -107,8 +124,19 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
         "PCAP": a_login(folder / "login.pcap"),
         "ECHO": f"{host}:{port}",
         "RUN": a_run(),
+        "STUDY": a_study(folder),
+        "READY": str(ready.DIRECTORY),
     }
     echo.stop()
+
+
+def a_study(folder: Path) -> str:
+    """The id of a study in the book."""
+    path = folder / "study.toml"
+    factor = '[[factor]]\nname = "what"\ncommand = true\nlevels = ["true", "echo"]\n'
+    path.write_text(f'question = "Is it faster?"\nrepetitions = 1\n{factor}[load]\ncommand = "{{what}}"\n')
+    command = [sys.executable, "-m", "leadline", "study", "run", str(path), "--json"]
+    return str(json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["run"])
 
 
 def a_run() -> str:

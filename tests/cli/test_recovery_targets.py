@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from leadline.errors import LeadlineError
-from leadline.files.targets import Target, target_of
+from leadline.files.recovery_target import RecoveryTarget, target_of
 
 
 def configured(folder: Path, *lines: str) -> str:
@@ -15,7 +15,7 @@ def configured(folder: Path, *lines: str) -> str:
     return str(folder)
 
 
-def of(path: str, exclusive: bool = False, timeline: str | None = None, **given: str) -> Target:
+def of(path: str, exclusive: bool = False, timeline: str | None = None, **given: str) -> RecoveryTarget:
     return target_of(path, given, exclusive=exclusive, timeline=timeline)
 
 
@@ -37,7 +37,7 @@ def test_a_target_that_is_given_is_taken_with_a_note(tmp_path: Path) -> None:
     target = of(path, lsn="16/B374D848", exclusive=True, timeline="3")
     assert (target.kind, target.value, target.inclusive, target.timeline) == ("lsn", "16/B374D848", False, "3")
     assert "have no recovery target" in target.notes[0]
-    assert of(path, end="") == Target("end")
+    assert of(path, end="") == RecoveryTarget("end")
 
 
 def test_the_same_target_may_be_given_in_other_words(tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ def test_other_settings_of_the_target_must_be_those_of_the_server(tmp_path: Path
     for exclusive, timeline in ((True, None), (False, "2")):
         with pytest.raises(LeadlineError, match="is not that of the server"):
             of(path, exclusive=exclusive, timeline=timeline)
-    with pytest.raises(LeadlineError, match="no such folder"):
+    with pytest.raises(LeadlineError, match="no such directory"):
         of(str(tmp_path / "gone"))

@@ -12,7 +12,7 @@ from alter_parts import Said, alter, make_small, sums
 from conftest import Server, wait_until
 from leadline.cli import run
 from leadline.errors import LeadlineError
-from leadline.files.alter import looking, pending, resolve, session
+from leadline.files.alter import pending, rescan, resolve, session
 from leadline.files.alter.resolve import Resolver
 
 SPOIL = "create or replace function spoil() returns trigger language plpgsql as 'begin new.n = -1; return new; end'"
@@ -393,7 +393,7 @@ def test_a_table_that_is_written_anew_all_the_time_is_not_proven(server: Server,
         monkeypatch.setattr(pending, "scan", replaced)
         progress: Any = Said()
         [done] = resolve.resolve(server.dsn, "restless", resolve.Options(), progress)
-    assert (done.is_proven, count) == (False, looking.LOOKS)
+    assert (done.is_proven, count) == (False, rescan.LOOKS)
     assert "rewritten repeatedly" in " ".join(done.notes)
 
 
@@ -421,7 +421,7 @@ def test_tables_that_inherit_are_left_alone_and_told(server: Server, capsys: pyt
 
 
 def test_no_table_is_looked_at_twice_where_nothing_is_to_do(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint, count = looking.checkpoint, 0
+    checkpoint, count = rescan.checkpoint, 0
 
     def counting(connection: Any) -> Any:
         nonlocal count
@@ -434,7 +434,7 @@ def test_no_table_is_looked_at_twice_where_nothing_is_to_do(server: Server, monk
         for n in range(4):
             connection.execute(f"create table calm_{n} partition of calm for values in ({n})")
         connection.execute("insert into calm select generate_series(0, 2)")
-    monkeypatch.setattr(looking, "checkpoint", counting)
+    monkeypatch.setattr(rescan, "checkpoint", counting)
     progress: Any = Said()
     assert [o.rows_before for o in resolve.resolve(server.dsn, "calm", resolve.Options(), progress)] == [0] * 4
     assert count == 1

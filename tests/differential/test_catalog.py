@@ -11,7 +11,7 @@ from leadline.capture.store import Store
 from leadline.engines.postgres.catalog import conf, queries, sql
 from leadline.engines.postgres.catalog.connection import connect
 from leadline.engines.postgres.catalog.files import collect
-from leadline.engines.postgres.catalog.queries import views_of
+from leadline.engines.postgres.catalog.queries import OWN_SETTINGS, views_of
 from leadline.engines.postgres.catalog.secrets import MASK, mask_setting
 from leadline.errors import LeadlineError
 from leadline.files.pages.relation import place_in_server
@@ -240,6 +240,17 @@ def test_no_secret_of_the_settings_is_collected(fresh_server) -> None:
         assert "geheim" not in repr(found)
 
 
+def test_limits_of_our_own_sessions_are_not_taken_for_those_of_the_server(fresh_server) -> None:
+    server = fresh_server(16, statement_timeout="7s")
+    server.sql("alter role all set lock_timeout = '3s'")
+    with connect(server.dsn) as conn:
+        found = {row[0]: (row[1], row[3]) for row in sql.collect_static(conn, server.dsn).rows["setting"]}
+        without = {row[0] for row in sql.collect_static(conn).rows["setting"]}
+    assert (found["statement_timeout"][0], found["lock_timeout"]) == ("7000", ("3000", "global"))
+    assert (found["default_transaction_read_only"], found["search_path"][0]) == (("off", "default"), '"$user", public')
+    assert found.keys() - without == set(OWN_SETTINGS)
+
+
 def test_what_others_made_in_the_search_path_is_not_called(fresh_server) -> None:
     server = fresh_server(16)
     server.sql("create schema trap")
@@ -248,7 +259,7 @@ def test_what_others_made_in_the_search_path_is_not_called(fresh_server) -> None
     server.sql("create table trap.own as select 1 as n")
     server.sql("alter role all set search_path = trap, pg_catalog, public")
     with connect(server.dsn) as conn:
-        assert len(sql.collect_static(conn).rows["setting"]) > 100
+        assert len(sql.collect_static(conn, server.dsn).rows["setting"]) > 100
     assert place_in_server(server.dsn, "own").path.is_file()
     with connect(server.dsn, own_names=True) as conn, pytest.raises(psycopg.errors.RaiseException, match="sprung"):
         conn.execute("select unit from pg_settings")

@@ -20,7 +20,7 @@ from leadline.cli import run
 from recovery import recover, started
 from test_recover_copies import killed
 
-FILES = 8000  # in the folder of a database: to remove them takes a while
+FILES = 20_000  # in the folder of a database: to remove them takes a while
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +19,8 @@ Run = Callable[..., str]
 SESSIONS = [
     *[(n, "active", "Latch", "row latch", "ann", "shop", "till", "10.0.0.1", "update stock set n = 1") for n in range(1, 4)],
     *[(n, "active", "", "", "bob", "shop", "report", "10.0.0.2", "select count(*) from stock") for n in range(4, 6)],
-    *[(n, "idle", "", "", "bob", "shop", "report", "10.0.0.2", "") for n in range(6, 11)],
+    *[(n, "idle", "", "", "bob", "shop", "report", "10.0.0.2", "") for n in range(6, 10)],
+    (10, "active", "Nap", "until noon", "bob", "shop", "report", "10.0.0.2", ""),
 ]
 
 
@@ -56,13 +58,23 @@ def capture(server: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) ->
 def test_take_samples_its_sessions(run: Run, capture: str) -> None:
     manifest = json.loads((Path(capture) / "manifest.json").read_text())
     assert (manifest["status"], manifest["target"]["kind"], manifest["probes"]["sessions"]["tier"]) == ("complete", "mini", "sql")
-    columns = "state, wait_class, usename, datname, application_name, in_db_time, count(distinct pid) as n"
-    rows = json.loads(run("sql", capture, f"select {columns} from session_sample group by all order by n, state, usename", "--json"))
+    columns = "state, wait_class, user, database, application, in_db_time, mini_till, sum(distinct mini_number) as numbers"
+    rows = json.loads(run("sql", capture, f"select {columns} from session_sample group by all order by numbers", "--json"))
     assert [tuple(row.values()) for row in rows] == [
-        ("active", "CPU", "bob", "shop", "report", True, 2),
-        ("active", "Latch", "ann", "shop", "till", True, 3),
-        ("idle", "CPU", "bob", "shop", "report", False, 5),
+        ("active", "Latch", "ann", "shop", "till", True, True, 6),
+        ("active", "CPU", "bob", "shop", "report", True, False, 9),
+        ("active", "Nap", "bob", "shop", "report", False, False, 10),
+        ("idle", "CPU", "bob", "shop", "report", False, False, 30),
     ]
+
+
+def test_a_table_of_its_own_is_stored(run: Run, capture: str) -> None:
+    rows = json.loads(run("sql", capture, "select number, terminal, rooms from mini_terminal order by number", "--json"))
+    assert len(rows) == len(SESSIONS)
+    assert (list(rows[0].values()), list(rows[5].values())) == ([1, "till", ["hall", "ann"]], [6, "report", None])
+    assert "The terminals of the sessions of a Mini" in run("tables", "mini_terminal")
+    assert "of Mini" in run("tables") and "mini_terminal" not in run("tables", mini=False)
+    assert "mini_terminal" in run("sql", capture, "select 1 from mini_terminal", mini=False, code=2)  # an error, and no traceback
 
 
 def test_show_has_its_section_and_its_title(run: Run, capture: str) -> None:
@@ -86,8 +98,9 @@ def test_report_is_about_it(run: Run, capture: str, tmp_path: Path) -> None:
 
 
 def test_top_watches_it(run: Run, server: Path) -> None:
+    # crates/postgres/recent sums for the screen, and has no engine's own database time yet: a nap counts there (ADR 10).
     frame = json.loads(run("top", f"mini:{server}", "--once", "--window", "2s", "--json"))
-    assert {(s["pid"], s["usename"], s["wait_class"]) for s in frame["sessions"] if s["in_db_time"]} == {
+    assert {(s["pid"], s["usename"], s["wait_class"]) for s in frame["sessions"] if s["in_db_time"] and s["wait_class"] != "Nap"} == {
         (1, "ann", "Latch"), (2, "ann", "Latch"), (3, "ann", "Latch"), (4, "bob", "CPU"), (5, "bob", "CPU"),
     }  # fmt: skip
     assert frame["recording"]["product"] == "Mini"
@@ -107,7 +120,44 @@ def test_an_error_of_the_engine_is_one_message(run: Run, tmp_path: Path) -> None
 
 def test_without_the_package_nothing_knows_it(run: Run, capture: str) -> None:
     assert "MINI-LATCH" not in run("findings", capture, "--all", mini=False)
+    assert "mini_till" not in run("sql", capture, "from session_sample limit 1", "--json", mini=False)
     assert "mini_user" not in run("tables", mini=False)
+
+
+WRONG_TABLES = {
+    "there are two tables tick": 'name = "tick"\nkind = "table"\ntitle = "Mine"\ncolumns = []',
+    "this table file cannot be read": 'name = "odd"\nkind = "table"\ntitle = "Odd"\ncolour = "red"\ncolumns = []',
+    "KeyError: 'columns'": 'name = "odd"\nkind = "table"\ntitle = "Odd"',
+    "TOML parse error": 'name = "odd',
+}
+WRONG_COLUMNS = {
+    "session_sample has a column user already": (
+        "session_sample", 'columns = [{ name = "user", type = "string", unit = "", meaning = "", sql = "1" }]',
+    ),
+    "KeyError: 'no_such_view'": ("no_such_view", "columns = []"),
+    "this table file cannot be read": ("session_sample", 'columns = [{ name = "mine" }]'),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_TABLES)
+def test_a_wrong_table_of_an_engine_says_whose_it_is(message: str, tmp_path: Path) -> None:
+    shutil.copytree(MINI, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "leadline_mini" / "tables" / "odd.toml").write_text(WRONG_TABLES[message])
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}"}
+    done = subprocess.run([sys.executable, "-m", "leadline", "tables"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert "odd.toml" in done.stderr and "engine mini" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("message", WRONG_COLUMNS)
+def test_wrong_columns_of_an_engine_say_whose_they_are(message: str, tmp_path: Path) -> None:
+    shutil.copytree(MINI, tmp_path, dirs_exist_ok=True)
+    view, text = WRONG_COLUMNS[message]
+    (tmp_path / "leadline_mini" / "columns" / f"{view}.toml").write_text(text)
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}"}
+    done = subprocess.run([sys.executable, "-m", "leadline", "tables"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert f"{view}.toml" in done.stderr and "engine mini" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_engine_that_does_not_load_says_which(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ def test_samples_add_up_to_what_the_server_counts(fresh_server: Callable[..., Se
     """Statements that sleep, and transactions that stay open: four sessions each, so a few seconds give 1000 samples."""
     server = fresh_server(major, autovacuum=False)
     prepare(server.private)
-    active = compare(server.private, "sleeping", 3, find_pgbench(), tmp_path)
+    active = compare(server.private, "sleeping", 3, 100, find_pgbench(), tmp_path)
     assert active.missed == 0 and active.active_s > 10
     assert active.sampled_s == pytest.approx(active.active_s, rel=0.03)
     assert active.database_s == pytest.approx(active.active_s, rel=0.03)
-    opened = compare(server.private, "idle in transaction", 3, find_pgbench(), tmp_path)
+    opened = compare(server.private, "idle in transaction", 3, 100, find_pgbench(), tmp_path)
     assert opened.sampled_idle_s == pytest.approx(opened.idle_in_transaction_s, rel=0.03)
 
 

@@ -19,8 +19,8 @@ from leadline.tables.macros import macros
 COMMAND = re.compile(
     r"(?i)(select|show|set|alter|create (index|extension)|(commit|rollback) prepared|vacuum|reindex|truncate|analyze|explain)\b.* .*"
 )
-# Forms of commands, and what PgBouncer's console understands.
-NO_COMMAND = re.compile(r"\.\.\.|^CREATE INDEX CONCURRENTLY$|^VACUUM (FULL|VERBOSE)$|^SHOW POOLS$")
+# Forms of commands, what PgBouncer's console understands, and what only a standby does: test_replication.py runs that on one.
+NO_COMMAND = re.compile(r"\.\.\.|^CREATE INDEX CONCURRENTLY$|^VACUUM (FULL|VERBOSE)$|^SHOW POOLS$|pg_(wal|is_wal)_replay_(resume|paused)")
 # What stands for names in the texts: rows, roles and objects that are made here.
 FACTS = {
     "role": "app", "index": "public.p", "gin_index": "public.i", "block": 1, "relation": "public.t", "sequence": "public.s",
@@ -28,6 +28,7 @@ FACTS = {
     "event": "x", "timeout_ms": 10, "isolation": "serializable",
     "command": "CLUSTER", "after_command": "CLUSTER", "progress": "1 of 2 blocks", "table_name": "public.t",
     "of_server": "autovacuum", "statement_id": 1, "classid": 0, "objid": 42, "objsubid": 1, "regclass": "'public.t'",
+    "condition": "m.oid = 0", "database": "postgres", "others": "public.t.words",
     "lru_pages": 1000, "gone": "a", "one_fewer": "'ANY 1 (a, b)'", "standby": "standby feedback of a",
 }  # fmt: skip
 

@@ -60,7 +60,7 @@ def test_readers_of_rows_that_a_transaction_wrote_in_many_subtransactions(
         batch.rollback()
     assert (finding.id, finding.subject) == ("SLRU", "SLRU Subtrans")
     assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.1
-    assert "sessions lost" in finding.statement and "to the subtransaction cache" in finding.statement
+    assert "to the subtransaction cache" in finding.statement and " look-ups in it " in finding.statement
     assert "from ledger where id" in finding.evidence[0]["query"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from conftest import MAJORS, Server, fetched_or_skip, wait_until
 from host_changes import loop_disk, writes_limited
+from leadline.capture.reader import open_capture
 from leadline.engines.postgres.server import PrivateServer
 from live import WINDOW_S, captured, clients, storm, wait_for_event, waiting
 from standby import receiver
@@ -26,8 +28,10 @@ def test_sessions_that_write_pages_and_a_load_that_only_grows(fresh_server: Call
     server.sql("create table grown (words text); create index on page (id)")
     with storm(server, tmp_path, "\\set i random(1, 30000)\nupdate page set words = repeat('y', 500) where id = :i", 4):
         wait_for_event(server, "DataFileWrite")
-        [finding] = captured(server, tmp_path / "writes", WINDOW_S, ["BACKEND-WRITES"]).findings
-    assert finding.cost_s is not None and finding.cost_s > 0.01 * WINDOW_S
+        # Before 16 no counter has the time of writes, and a write that ends in the page cache is in few samples: there have to be ten.
+        window_s = WINDOW_S if major >= 16 else 2 * WINDOW_S
+        [finding] = captured(server, tmp_path / "writes", window_s, ["BACKEND-WRITES"]).findings
+    assert finding.cost_s is not None and finding.cost_s > 0.01 * window_s
     assert "the background writer is off (bgwriter_lru_maxpages = 0)" in finding.statement
     assert finding.evidence[0]["query"].startswith("update page")
     server.sql("checkpoint")
@@ -103,3 +107,28 @@ def test_a_slow_loader_beside_a_loop_of_one_statement(fresh_server: Callable[...
     assert (first.subject, first.id) == ('COPY into "Load" by application etl from local', "SLOW-LOADER")
     assert first.cost_s == pytest.approx(WINDOW_S, rel=0.15)
     assert ("MB and" in first.statement) == (major >= 14)
+
+
+@pytest.mark.parametrize("major", [13, 18])
+def test_the_pause_after_a_quick_statement_is_known_by_it(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """A sample that meets a session idle says which statement came before the pause, also where no sample ever saw that one at work."""
+    server = fresh_server(major)
+    server.sql("create table item (id int primary key, words text)")
+
+    def after_a_slow_one(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select pg_sleep(0.01)")
+        db.execute("select words from item where id = 1")
+        think(stop, 0.01)
+
+    with clients(server, ("shop", ask), ("mixed", after_a_slow_one)) as (shop, mixed):
+        wait_until(lambda: server.sql("select 1 from pg_stat_activity where application_name = 'shop' and query like '%item%'"))
+        # On a machine that has other work, the loop is slower.
+        result = captured(server, tmp_path, 5.0, ["STATEMENT-STORM"], {"storm_rate": 10, "storm_gap_s": 0.5})
+    with closing(open_capture(tmp_path / "live.leadline")) as capture:
+        seen = capture.rows(
+            "select pid, arg_max(query, s) as query from (select pid, query, sum(weight_s) as s from session_sample"
+            " left join statement using (statement_id) where state = 'idle' group by all) group by pid"
+        )
+    assert [f.subject.split(",")[0] for f in result.findings] == ["application shop from local"]
+    last = "select words from item where id = $1"
+    assert {row["pid"]: row["query"] for row in seen}.items() >= {shop.pid: last, mixed.pid: last}.items()

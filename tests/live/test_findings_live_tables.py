@@ -13,7 +13,7 @@ from conftest import MAJORS, Server, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding, evaluate
 from leadline.probes.take import take
-from live import clients
+from live import captured, changes_events, clients, looks_at_events, partitioned_events
 
 STATEMENT_RULES = ["MISSING-INDEX", "PLAN-FLIP", "JIT-COST", "PARALLEL-STARVED", "PLANNING-TIME"]
 RULES = ["AUTOVACUUM-OFF", "AUTOVACUUM-BLOCKED", "AUTOVACUUM-SLOW", "STALE-STATISTICS"]
@@ -63,7 +63,7 @@ def test_dead_rows_and_old_statistics_by_table(fresh_server: Callable[..., Serve
 
 
 def step(statement: str, *settings: str) -> Any:
-    """A step of a client (tests/live.py): the statement with these settings, which stay."""
+    """A step of a client (tests/support/live.py): the statement with these settings, which stay."""
 
     def run(db: psycopg.Connection[Any], stop: threading.Event) -> None:
         if settings and db.execute("select current_setting('leadline.set', true)").fetchall() != [("1",)]:
@@ -149,3 +149,33 @@ def test_costs_of_clients(fresh_server: Callable[..., Server], tmp_path: Path, m
     deleted = {e["relation"]: e["deleted"] for e in found["CATALOG-BLOAT"].evidence}
     # a table, its primary key, its TOAST table and the index of that, and the columns of each
     assert deleted["pg_catalog.pg_attribute"] > 2 * deleted["pg_catalog.pg_class"] > 0
+
+
+@pytest.mark.parametrize("major", [13, 18])
+def test_ddl_that_makes_sessions_plan_again(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """A table with many partitions, four sessions with a prepared statement each, and a job that changes the table again and again."""
+    options = {"pg_stat_statements.track_planning": "on", "autovacuum": "off", "jit": "off"}
+    server = fresh_server(major, shared_preload_libraries="pg_stat_statements", **options)
+    partitioned_events(server, 50)
+
+    def elsewhere(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("create index other_idx on other (id); drop index other_idx", prepare=False)
+        stop.wait(0.05)
+
+    server.sql("create table other (id int)")
+    with clients(server, *[("shop", looks_at_events)] * 4, ("quiet", elsewhere)) as running:
+        wait_until(lambda: all(client.done > 30 for client in running), what="the load")
+        assert captured(server, tmp_path / "quiet", 2.0, ["PLAN-INVALIDATION"], {"again_min_sessions": 0.001}).findings == []
+        with clients(server, ("migrate", changes_events)) as [job]:
+            wait_until(lambda: job.done > 1, what="the job")
+            before = job.done
+            result = captured(server, tmp_path / "changed", 5.0, ["PLAN-INVALIDATION"], {"again_min_sessions": 0.001})
+            commands = job.done - before
+    [finding] = result.findings
+    [evidence] = finding.evidence
+    [of_table] = [c for c in evidence["commands"] if c["name"] == "event"]
+    assert of_table["command"] == "ALTER TABLE" and 0 < of_table["times"] <= commands + 1
+    assert f"ALTER TABLE of event ({of_table['times']:.0f} times)" in finding.statement
+    [statement] = evidence["statements"]
+    assert of_table["times"] <= statement["plans_again"] <= 4 * (of_table["times"] + 1) < statement["calls"]
+    assert finding.cost_s == pytest.approx(statement["lost_s"], abs=0.001) and finding.cost_s > 0.005 * of_table["times"] * 0.1

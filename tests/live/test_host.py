@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from leadline.engines.postgres import postmaster
 from leadline.host import facts as host
+from leadline.host import files as small
 from leadline.host import proc
 from leadline.tables import all_tables
 
@@ -45,7 +46,7 @@ def test_the_mount_of_the_data_directory_is_named(servers) -> None:
 
 
 def test_mounts_go_to_the_longest_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proc, "read_text", lambda path: MOUNTINFO)
+    monkeypatch.setattr(small, "read_text", lambda path: MOUNTINFO)
     paths = [("data", "/var/lib/pg data"), ("wal", "/var/lib/pg data/pg_wal"), ("tablespace 16400", "/mnt/x")]
     rows = {row[4]: row for row in host.mounts(1, paths)}
     assert rows["data"][:4] == ("/var/lib/pg data", "/dev/nvme1n1", "xfs", "rw,noatime,attr2,noquota")
@@ -54,7 +55,8 @@ def test_mounts_go_to_the_longest_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_cgroup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, membership: str, files: dict[str, str]) -> dict[str, str]:
-    monkeypatch.setattr(host, "SYS", tmp_path)
+    monkeypatch.setattr(proc, "SYS", tmp_path)
+    monkeypatch.setattr(small, "SYS", str(tmp_path))
     real = proc.read_text
     monkeypatch.setattr(proc, "read_text", lambda path: membership if str(path).endswith("/cgroup") else real(path))
     for name, text in files.items():

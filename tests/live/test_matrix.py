@@ -13,4 +13,7 @@ pytestmark = pytest.mark.live
 
 @pytest.mark.parametrize(("name", "major"), sample(14, clean=3))
 def test_what_was_planted_is_found_at_its_cost(name: str, major: int) -> None:
-    assert run(SCENARIOS[name], major).faults == []
+    result = run(SCENARIOS[name], major)
+    if result.left_out:
+        pytest.skip(f"this host or its kernel lacks something: {result.left_out}")
+    assert result.faults == []

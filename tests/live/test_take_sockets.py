@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from conftest import Server, fetched_or_skip
-from far_away import FAR, NEAR, FarAway
+from far_away import FAR, NEAR, WINDOW, FarAway, Reader
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.engines.postgres.server import PrivateServer
@@ -27,37 +26,6 @@ pytestmark = [
 ]
 
 WAY_S = 0.025
-WINDOW = 64 << 10
-ROW, ROWS = 1000, 8000
-
-
-class Reader(threading.Thread):
-    """Reads a large result again and again until it is told to stop. window: of its socket; pause_s: what it does with each part."""
-
-    def __init__(self, host: str, port: int, application: str, window: int | None = None, pause_s: float = 0) -> None:
-        super().__init__(daemon=True)
-        self.over, self.pause_s, self.bytes = threading.Event(), pause_s, 0
-        self.socket = socket.socket()
-        self.socket.settimeout(20)
-        if window is not None:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-        self.socket.connect((host, port))
-        words = f"user\0postgres\0database\0postgres\0application_name\0{application}\0\0".encode()
-        self.socket.sendall((8 + len(words)).to_bytes(4, "big") + (3 << 16).to_bytes(4, "big") + words)
-
-    def run(self) -> None:
-        query = f"select repeat('x', {ROW}) from generate_series(1, {ROWS})".encode() + b"\0"
-        while not self.over.wait(self.pause_s):
-            self.socket.sendall(b"Q" + (4 + len(query)).to_bytes(4, "big") + query)
-            read = 0
-            while read < ROW * ROWS and not self.over.wait(self.pause_s):
-                try:
-                    got = len(self.socket.recv(WINDOW))
-                except OSError:  # it was shut down meanwhile
-                    return
-                read, self.bytes = read + got, self.bytes + got
-                if got == 0:
-                    return
 
 
 @pytest.fixture

@@ -18,11 +18,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from conftest import Server, wait_until
+from leadline._core.recorder import Recorder
+from leadline.capture.store import core_writer
 from leadline.engines.postgres import names
+from leadline.engines.postgres.probes.sql_tier import SqlRecorder
+from leadline.engines.postgres.target import resolve
 from leadline.errors import LeadlineError
 from leadline.top.terminal import Forgiving, forgiving_terminal
 from rich.cells import cell_len
@@ -57,6 +62,30 @@ def lock_wait(server: Server) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("tier", ["shm", "sql"])
+def test_a_sampler_writes_soon_what_it_has_seen_when_it_is_asked(servers: Callable[[int], Server], tmp_path: Path, tier: str) -> None:
+    server = servers(16)
+    sampler: Recorder | SqlRecorder
+    if tier == "shm":
+        sampler = Recorder(str(tmp_path), server.pid, 10, flush_interval_s=1000, growing_segments=False)
+    else:
+        open_writer = partial(core_writer, growing=False)
+        sampler = SqlRecorder(str(tmp_path), resolve(dsn=server.dsn), server.dsn, 10, flush_interval_s=1000, open_writer=open_writer)
+
+    def ticks() -> int:
+        return len(list(tmp_path.glob("tick/*.parquet")))
+
+    sampler.start()
+    try:
+        wait_until(lambda: sampler.status()["ticks"] >= 3, what="the first passes")
+        for number in (1, 2):
+            assert ticks() == number - 1
+            sampler.write_soon()
+            wait_until(lambda: ticks() == number, what="a segment")  # noqa: B023
+    finally:
+        sampler.stop()
+
+
+@pytest.mark.parametrize("tier", ["shm", "sql"])
 def test_one_frame_of_a_live_server_names_the_planted_lock_wait(servers: Callable[[int], Server], tier: str) -> None:
     server = servers(16)
     before = left_over()
@@ -85,7 +114,7 @@ def test_one_plain_frame_fits_80_columns(servers: Callable[[int], Server]) -> No
     done = subprocess.run([*CLI, "top", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert max(map(cell_len, done.stdout.splitlines())) <= 80 and "\x1b" not in done.stdout
-    assert "shared memory 20 Hz" in done.stdout and "Lock tree\nno session waited for a lock in the window" in done.stdout
+    assert "shared memory 10 Hz" in done.stdout and "Lock tree\nno session waited for a lock in the window" in done.stdout
 
 
 class Terminal:

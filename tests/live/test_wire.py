@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import fetched_or_skip, wait_until
+from conftest import fetched_or_skip
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.engines.postgres.server import PrivateServer
@@ -25,25 +25,15 @@ from leadline.net.budget_model import COLD_AT_MS, COLD_MS
 from leadline.probes.pcap_filter import compiled
 from leadline.probes.wire import WireProbe, record
 from live import wire_connections
+from logins import METHODS, SECRET, make_users
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="capturing packets needs root")]
-
-METHODS = {"plain": ("password", "md5"), "hashed": ("md5", "md5"), "scrammed": ("scram-sha-256", "scram-sha-256")}
-SECRET = "swordfish-0815"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateServer]:
     with PrivateServer(fetched_or_skip(16).bin_dir, loopback=True) as private:
-        with psycopg.connect(private.dsn, autocommit=True) as db:
-            for role, (_, encryption) in METHODS.items():
-                db.execute(f"set password_encryption = '{encryption}'")
-                db.execute(f"create role {role} login password '{SECRET}'")
-            rules = private.data_dir / "pg_hba.conf"
-            lines = [f"host all {role} 127.0.0.1/32 {method}" for role, (method, _) in METHODS.items()]
-            rules.write_text("\n".join(lines) + "\n" + rules.read_text())
-            db.execute("select pg_reload_conf()")
-            wait_until(lambda: db.execute("select count(*) from pg_hba_file_rules where auth_method = 'password'").fetchone() == (1,))
+        make_users(private)
         yield private
 
 

@@ -14,7 +14,7 @@ from far_away import DEVICE, FAR, NEAR, FarAway, answer_each
 from leadline.capture.manifest import Target, read_manifest
 from leadline.capture.reader import open_capture
 from leadline.findings import evaluate
-from leadline.probes.keeper import Keeper
+from leadline.probes.overhead import OverheadProbe
 from leadline.probes.recording import Recording
 from leadline.probes.wire import WireProbe
 from leadline.progress import Silent
@@ -41,7 +41,7 @@ def test_lost_requests_cost_what_their_clients_waited(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=ask)
         probe = WireProbe(tmp_path, DEVICE.decode(), [port])
-        recording = Recording(tmp_path, Target("network", "far"), [probe, Keeper(tmp_path)], Silent(), {})
+        recording = Recording(tmp_path, Target("network", "far"), [probe, OverheadProbe(tmp_path)], Silent(), {})
         recording.run(100.0, until=lambda: not thread.is_alive(), begun=thread.start)
         listening.shutdown(socket.SHUT_RDWR)
     assert probe.summary()["counts"]["translated"] > 2 * ASKED  # the device has each packet that is not lost there and back

@@ -1,7 +1,7 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1] / place) for place in ("support", "")]
 
 if __name__ == "__main__":
     from matrix.command import main

@@ -63,7 +63,10 @@ def main() -> int:
             if asked.json:
                 asked.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
     faults = [r for r in results if r.faults]
-    print(f"{len(results)} runs, {sum(len(r.judged) for r in results)} things planted, {len(faults)} runs with faults")
+    left_out = [r for r in results if r.left_out]
+    print(f"{len(results) - len(left_out)} runs, {sum(len(r.judged) for r in results)} things planted, {len(faults)} runs with faults")
+    for result in left_out:
+        print(f"{result.scenario} on {result.major} was left out: {result.left_out}")
     for result in faults:
         print("\n".join(f"{result.scenario} on {result.major}: {fault}" for fault in result.faults))
     return 1 if faults else 0
@@ -116,7 +119,9 @@ def told(result: Result) -> str:
     for j in result.judged:
         cost, truth, ratio = (f"{x:7.2f}" if x is not None else "      -" for x in (j.cost_s, j.truth_s, j.ratio))
         rows.append(f"{head} {'OFF ' if j.found and j.wrong else 'ok  ' if j.found else 'MISS'} {j.rule[:22]:22}{cost}{truth}{ratio}")
-    if result.clean or not rows:
+    if result.left_out:
+        rows.append(f"{head} --   left out: {result.left_out[:60]}")
+    elif result.clean or not rows:
         rows.append(f"{head} {'OFF ' if result.faults else 'ok  '} {'clean' if result.clean else result.error.splitlines()[0][:40]}")
     rows += [f"{'':37} also {other.split(':')[0][:90]}" for other in result.others]
     return "\n".join(rows)

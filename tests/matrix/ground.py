@@ -175,7 +175,7 @@ class Ground:
         self._thread(run)
 
     def run_queue(self, pids: list[int]) -> Callable[[], float]:
-        """Seconds in the window in which these processes were ready to run but had no CPU, by the scheduler's own count."""
+        """Seconds in the window in which these processes or threads were ready to run but had no CPU, by the scheduler's own count."""
         return self.growth(lambda: sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9)
 
     def asleep(self, pids: list[int]) -> Callable[[], float]:

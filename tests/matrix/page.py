@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from statistics import median
 
 from matrix.run import Judged, Result
@@ -17,8 +18,9 @@ finding divided by the true one. `yes` means found, at the right object and with
 exact truth for it. Bold text is a fault: not found, something missing in what it says, or a cost more than {within:.0f} % off. In a clean
 load, `clean` means that no rule found anything above `low`; rules about the host are left out, as what else runs there decides.
 
-Other programs used both CPUs during these runs. The clock of a client also runs while the client itself waits for a CPU, which is no wait
-of its session: beside busy loops, short waits therefore look up to a tenth longer to the client than they were.
+Other programs used both CPUs during these runs; from 22:37 UTC on, twenty to forty of their processes wanted one at any time. The clock of
+a client also runs while the client itself waits for a CPU, which is no wait of its session: beside busy loops, short waits therefore look
+up to a tenth longer to the client than they were. A server whose control group gets no CPU does not reach its quota either.
 
 What a rule takes from counters of the server (PLAN-FLIP, PLANNING-TIME) covers the time between two readings, which is some tenths of a
 second longer than the capture. A rule that wants a share of database time misses a trouble whose share is just below it:
@@ -30,10 +32,11 @@ BUFFERMAPPING, whose waits are short, and STATEMENT-STORM, which needs a fast lo
 
 def page(results: list[Result]) -> str:
     parts = [HEAD.format(within=100 * COST_WITHIN)]
-    for loops, title in ((False, "By themselves"), (True, "Beside a busy loop on each CPU")):
-        of_kind = [r for r in results if r.loops == loops]
+    kinds = ((False, "By themselves"), (True, "Beside a busy loop on each CPU"))
+    for (loops, beside), (busy, clients) in product(kinds, ((False, "that wait nearly all of the time"), (True, "that need CPUs"))):
+        of_kind = [r for r in results if r.loops == loops and r.scenario in SCENARIOS and SCENARIOS[r.scenario].busy == busy]
         if of_kind:
-            parts.append(f"## {title}\n\n{_summary(of_kind)}\n\n{_table(of_kind)}\n")
+            parts.append(f"## {beside}: clients {clients}\n\n{_summary([r for r in of_kind if not r.left_out])}\n\n{_table(of_kind)}\n")
     return "\n".join(parts)
 
 
@@ -45,12 +48,17 @@ def _summary(results: list[Result]) -> str:
     off = max((abs(ratio - 1) for ratio in ratios), default=0.0)
     majors = ", ".join(map(str, sorted({r.major for r in results})))
     scenarios = len({r.scenario for r in results})
-    quiet = sum(not r.faults for r in clean)
+    quiet, faults = sum(not r.faults for r in clean), sum(bool(r.faults) for r in results)
     return (
         f"{scenarios} scenarios on {majors}, {len(results)} runs. {right} of {len(judged)} things planted were found as they must be; "
-        f"{quiet} of {len(clean)} clean runs were clean. {len(ratios)} costs have a truth: the median ratio is "
-        f"{median(ratios) if ratios else 1:.3f}, the largest error {100 * off:.0f} %."
+        f"{quiet} of {len(clean)} clean runs were clean. {faults} runs have a fault. {len(ratios)} costs have a truth: the median ratio is "
+        f"{median(ratios) if ratios else 1:.3f}, the largest error {100 * off:.0f} %.{_when(results)}"
     )
+
+
+def _when(results: list[Result]) -> str:
+    times = sorted(r.at for r in results if r.at)
+    return f" Run from {times[0]} to {times[-1]} UTC." if times else ""
 
 
 def _table(results: list[Result]) -> str:
@@ -61,7 +69,7 @@ def _table(results: list[Result]) -> str:
         for j in result.judged:
             found.setdefault(j.rule, []).append(j)
         if result.clean or not found:
-            text = "**not run**" if result.error else "**not clean**" if result.faults else "clean"
+            text = "left out" if result.left_out else "**not run**" if result.error else "**not clean**" if result.faults else "clean"
             cells.setdefault((result.scenario, ""), {})[result.major] = text
         for rule, of_rule in found.items():
             cells.setdefault((result.scenario, rule), {})[result.major] = ", ".join(_cell(j) for j in of_rule)

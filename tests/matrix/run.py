@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CopiedServer, Server, fetched_or_skip, in_memory
+from conftest import CopiedServer, Fetched, Server, fetched_or_skip, in_memory
 from leadline.capture.reader import open_capture
 from leadline.findings import SEVERITIES, Evaluation, Finding, all_findings, evaluate
 from leadline.probes.take import take
@@ -44,7 +45,10 @@ class Judged:
 
 @dataclass
 class Result:
-    """A scenario on one major. others: findings above low on something else than what was planted. error: why it could not be run."""
+    """A scenario on one major. others: findings above low on something else than what was planted. error: why it could not be run.
+
+    left_out: what this host lacks for it. at: when it began, in UTC.
+    """
 
     scenario: str
     major: int
@@ -54,6 +58,8 @@ class Result:
     others: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     error: str = ""
+    left_out: str = ""
+    at: str = ""
     took_s: float = 0.0
 
     @property
@@ -72,22 +78,23 @@ class _Begun(Silent):
 
 
 @contextmanager
-def fresh(major: int, settings: dict[str, Any]) -> Iterator[Server]:
+def fresh(fetched: Fetched, settings: dict[str, Any], loopback: bool = False) -> Iterator[Server]:
     """A server of its own, which takes less time to copy than an old one to clean. Durable, but in memory where there is room."""
-    fetched = fetched_or_skip(major)
     with ExitStack() as stack:
         with in_memory():
-            private = stack.enter_context(CopiedServer(fetched.bin_dir, settings=SETTINGS | settings))
+            private = stack.enter_context(CopiedServer(fetched.bin_dir, settings=SETTINGS | settings, loopback=loopback))
         yield Server(private, fetched)
 
 
 def run(scenario: Scenario, major: int, loops: bool = False, window_s: float | None = None) -> Result:
     """Plants, captures, evaluates all rules, judges. What goes wrong with that is in the result."""
-    result = Result(scenario.name, major, loops, scenario.clean)
+    result = Result(scenario.name, major, loops, scenario.clean, at=f"{datetime.now(UTC):%Y-%m-%d %H:%M}")
     begun = time.monotonic()
     try:
         _run(scenario, result, window_s or scenario.window_s)
-    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as e:
+    except pytest.skip.Exception as e:
+        result.left_out = str(e)
+    except (Exception, pytest.fail.Exception) as e:
         result.error = f"{type(e).__name__}: {e}".strip()
     result.took_s = time.monotonic() - begun
     return result
@@ -96,7 +103,8 @@ def run(scenario: Scenario, major: int, loops: bool = False, window_s: float | N
 def _run(scenario: Scenario, result: Result, window_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="matrix-") as name, ExitStack() as stack:
         folder = Path(name)
-        server = stack.enter_context(fresh(result.major, dict(scenario.settings)))
+        fetched = (scenario.fetched or fetched_or_skip)(result.major)
+        server = stack.enter_context(fresh(fetched, dict(scenario.settings), scenario.loopback))
         ground = Ground(server, folder, stack)
         truth = stack.enter_context(scenario.plant(ground))
         where = {"dsn": ground.target.dsn, "pid": ground.target.pid}

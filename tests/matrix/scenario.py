@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from servers import MAJORS
+from servers import MAJORS, Fetched
 
 if TYPE_CHECKING:
     from matrix.ground import Ground
@@ -41,6 +41,7 @@ class Scenario:
     """beside: rules that may fire above `low` with what was planted, as parts or consequences of it. never: rules that must not fire.
 
     clean: a load without trouble: no rule may fire above `low`. busy: its clients need CPUs; the others wait nearly all of the time.
+    loopback: the server also listens on 127.0.0.1. fetched: gives a server of another make than the one that tests fetch of the major.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Scenario:
     clean: bool
     busy: bool
     tier: str
+    loopback: bool
+    fetched: Callable[[int], Fetched] | None
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -71,6 +74,8 @@ def scenario(
     clean: bool = False,
     busy: bool = False,
     tier: str = "shm",
+    loopback: bool = False,
+    fetched: Callable[[int], Fetched] | None = None,
 ) -> Callable[[Plant], Plant]:
     """Registers a generator function as a scenario of its name. It plants, yields how to ask for the truth, and cleans up."""
 
@@ -81,7 +86,7 @@ def scenario(
         assert about, f"{name} has no docstring"
         SCENARIOS[name] = Scenario(
             name, about, contextmanager(plant), majors, settings or {}, window_s, thresholds or {}, frozenset(beside), frozenset(never),
-            clean, busy, tier,
+            clean, busy, tier, loopback, fetched,
         )  # fmt: skip
         return plant
 

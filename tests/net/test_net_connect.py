@@ -200,6 +200,18 @@ def test_tls_is_used_and_certificates_are_checked_when_asked_for(certificates: P
     for more in (f"sslmode=verify-ca sslrootcert={certificates}/server.crt", f"sslmode=verify-full {root}"):
         outcome, told = connect(f"{plain} {more}", "--logins", "1")
         assert (outcome, [(c["phase"], c["cause"]) for c in told["causes"]]) == (1, [("tls", "tls")]), more
+    # The load client goes on with the connection that was made: values longer than a record of TLS and than the socket takes at once.
+    script = Path(certificates) / "long.sql"
+    script.write_text(
+        "select repeat('x', 900000) as long \\gset\nselect length(:long::text) as n \\gset\n\\if :n <> 900000\nselect 1 / 0;\n\\endif\n"
+    )
+    for more, encrypted in (("sslmode=require", True), (f"host=localhost sslmode=verify-full {root}", True), ("sslmode=disable", False)):
+        with redirect_stdout(io.StringIO()) as out:
+            words = ["load", "run", f"{plain} {more}", "-f", str(script), "-M", "extended", "-c", "4", "-j", "2", "-t", "20", "--json"]
+            assert run(words) == 0, more
+        found = json.loads(out.getvalue())
+        assert (found["phases"][0]["done"], found["phases"][0]["failed"]) == (80, 0)
+        assert (found["tls"] or "").startswith("TLSv1.3 TLS13_") is encrypted, found["tls"]
 
 
 # -- passwords ---------------------------------------------------------------------------------------------------------
@@ -218,6 +230,26 @@ def test_the_password_file_is_read_as_libpq_reads_it(tmp_path: Path, monkeypatch
     assert server_of("host=db03 user=x").password is None
     file.chmod(0o640)
     assert server_of("host=db01 port=5433 user=app").password is None
+
+
+def test_a_service_is_read_as_libpq_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "services"
+    file.write_text("# x\n[other]\nhost=no\n[shop]\nhost=db01\nport=5433\nport=9\n # y\nuser=app\nsslmode=require\n\n[shop]\nhost=late\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    monkeypatch.setenv("PGPORT", "7777")  # what a service sets comes before the environment
+    server = server_of("service=shop dbname=x")
+    assert (server.host, server.port, server.user, server.database, server.sslmode) == ("db01", 5433, "app", "x", "require")
+    assert server_of("service=shop host=db02").host == "db02"
+    monkeypatch.setenv("PGSERVICE", "shop")
+    assert server_of("dbname=x").host == "db01"
+    for name, text in (("none", ""), ("bad", "[bad]\nhost db01\n"), ("ring", "[ring]\nservice=ring\n")):
+        file.write_text(text)
+        with pytest.raises(LeadlineError) as raised:
+            server_of(f"service={name}")
+        assert raised.value.kind == "usage"
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "nowhere"))
+    with pytest.raises(LeadlineError, match="service file"):
+        server_of("service=shop")
 
 
 def test_no_form_of_a_login_shows_its_password() -> None:

@@ -163,9 +163,9 @@ def test_secrets_leave_the_dsn() -> None:
 
 
 def test_a_target_does_not_print_its_secrets() -> None:
-    from leadline.engines.postgres.target import Target
+    from leadline.engines.postgres.target import PostgresServer
 
-    assert "geheim" not in repr(Target("dsn", dsn="host=x password=geheim"))
+    assert "geheim" not in repr(PostgresServer("dsn", dsn="host=x password=geheim"))
 
 
 def test_a_restarted_server_is_another_one(fresh_server) -> None:

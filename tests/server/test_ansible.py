@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Client, Served, book, wait_until
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
 from ansible_runs import core_or_skip
+from serving import Client, Served, book, wait_until
 
 SECRET = "s3cr3t-of-the-database"
 PLAYBOOK = """

@@ -171,7 +171,7 @@ def test_a_folder_of_somebody_else_is_no_book(tmp_path: Path) -> None:
         other.book.mkdir(mode=0o700)
         os.chown(other.book, 65534, 65534)
         done = other.leadline("serve", "--listen", "127.0.0.1:0")
-        assert (done.returncode, "error: the folder of the book is not safe" in done.stderr) == (2, True)
+        assert (done.returncode, "error: the directory of the book is not safe" in done.stderr) == (2, True)
         done = other.leadline("user", "create", "eve", "--admin", "--password-file", "-", given=PASSWORD)
         assert done.returncode == 2
         assert [path for path in other.book.rglob("*") if path.is_file()] == []

@@ -16,7 +16,7 @@ from leadline.book.query import Book
 from leadline.book.recorder import Recorder
 from leadline.book.retention import Retention, prune
 from leadline.errors import LeadlineError
-from leadline.server import apart
+from leadline.server.read import sandbox
 from serving import Served, serving, wait_until
 
 WHOLE = Path(__file__).resolve().parents[2] / "testdata" / "capture" / "format1"
@@ -86,9 +86,9 @@ def test_what_expands_to_gigabytes_is_an_error_and_no_harm(served: Served, bomb:
 
 SETTINGS = ", ".join(f"current_setting($${name}$$)" for name in ("memory_limit", "threads", "temp_directory"))
 BEYOND = {
-    "memory": ("len(bytearray(apart.PROCESS_MEMORY))", "MemoryError"),
-    "what is written": ("open(sys.argv[1], 'wb').truncate(apart.MOST_BYTES + 1)", "File too large"),
-    "CPU time": ("resource.getrlimit(resource.RLIMIT_CPU)[0]", str(apart.THREADS * apart.PATIENCE_S)),
+    "memory": ("len(bytearray(sandbox.PROCESS_MEMORY))", "MemoryError"),
+    "what is written": ("open(sys.argv[1], 'wb').truncate(sandbox.MOST_BYTES + 1)", "File too large"),
+    "CPU time": ("resource.getrlimit(resource.RLIMIT_CPU)[0]", str(sandbox.THREADS * sandbox.PATIENCE_S)),
     "DuckDB": (f"memory_database().execute('select {SETTINGS}').fetchone()", "('2.0 GiB', 2, '')"),
 }  # fmt: skip
 
@@ -98,17 +98,17 @@ def test_each_bound_of_a_reader_holds(do: str, told: str, tmp_path: Path) -> Non
     script = f"""
 import resource, sys
 from leadline.capture.reader import memory_database
-from leadline.server import apart
-apart.bound("report")
+from leadline.server.read import sandbox
+sandbox.bound("report")
 print({do})"""
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "file")], capture_output=True, text=True, timeout=60)
     assert (done.stdout + done.stderr).splitlines()[-1].endswith(told), done.stderr
 
 
 def test_a_reader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(apart, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(sandbox, "PATIENCE_S", 0.01)
     with pytest.raises(LeadlineError, match=BOUND) as told:
-        apart.compared(str(WHOLE))
+        sandbox.compared(str(WHOLE))
     assert told.value.detail == "It took more than 0.01 s."
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_replays import SPOOLS, replay
 from conftest import no_oracle
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from serving import PASSWORD, Served, book, wait_until
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
-from replayed import SPOOLS, replay
 
 SCRIPT = 'sh -c \'for i in $(seq 1 {steps}); do echo "\\033[32mstep $i\\033[0m"; sleep 0.2; done; echo "<b>the end</b>"\''
 

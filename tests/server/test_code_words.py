@@ -10,7 +10,7 @@ import pytest
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import code_words, survey
+from leadline.server.launch import code_words, survey
 from leadline.server.operation import perform
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME

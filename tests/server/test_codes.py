@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from leadline.server import totp
+from leadline.server.accounts import totp
 from serving import PASSWORD, Client, Served, book
 
 # RFC 6238, appendix B: times, and the last six of the eight digits that SHA-1 gives for the secret 12345678901234567890.

@@ -13,8 +13,8 @@ from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import apart, runs
 from leadline.server.operation import perform
+from leadline.server.read import runs, sandbox
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME
 from serving import Served, serving, wait_until
@@ -54,28 +54,28 @@ def test_a_changed_byte_is_found_on_both_stores(place: Place, store: Store, tmp_
     store.close()
 
 
-def experiment(place: Place, store: Store, *, metric: str = "v=(.*)", leg: str = "") -> str:
-    """An experiment as a spool may say it; its leg printed something, or is another run."""
+def experiment(place: Place, store: Store, *, metric: str = "v=(.*)", trial: str = "") -> str:
+    """An experiment as a spool may say it; its trial printed something, or is another run."""
     recorder = Recorder(place)
     recorder.begin("experiment", "forged", ["x"])
     uid = recorder.uid
-    if not leg:
+    if not trial:
         part = Recorder(place)
         part.begin("leg", "forged: baseline", ["x"], parent=uid)
         place.log_of(part.uid).write_text("a" * 40 + "!\n")
         part.end(0)
-        leg = part.uid
+        trial = part.uid
     texts = {"baseline": "x", "variant": "y", "metric": metric, "better": "less"} | dict.fromkeys(("hypothesis", "prepare", "folder"), "")
     design = {**texts, "pairs": 1, "order": "BV", "seed": 1, "warmup": 0, "margin": 0.1, "keep_going": False}
     recorder.event("experiment.design", design=json.dumps(design), question="q", registered=1, seal="s", earlier=[])
-    recorder.event("experiment.leg", part="leg", number=0, side="baseline", leg=leg, started=2, value=1.5, problem="")
+    recorder.event("experiment.leg", part="leg", number=0, side="baseline", leg=trial, started=2, value=1.5, problem="")
     recorder.end(0)
     taken_in(place, store)
     return uid
 
 
 def test_a_pattern_that_takes_for_ever_is_ended(place: Place, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "PATIENCE_S", 3)
+    monkeypatch.setattr(sandbox, "PATIENCE_S", 3)
     uid = experiment(place, store, metric="(a+)+$")
     with pytest.raises(LeadlineError) as told:
         verified(place, store, uid)
@@ -85,14 +85,14 @@ def test_a_pattern_that_takes_for_ever_is_ended(place: Place, store: Store, monk
 
 
 def test_of_a_run_that_is_no_part_nothing_is_said(place: Place, store: Store) -> None:
-    """A forged leg must not tell what another run has measured."""
+    """A forged trial must not tell what another run has measured."""
     other = Recorder(place)
     other.begin("command", "other", ["true"])
     other.end(0)
-    uid = experiment(place, store, metric="seconds", leg=other.uid)
+    uid = experiment(place, store, metric="seconds", trial=other.uid)
     found = {check["what"]: (check["state"], check["detail"]) for check in verified(place, store, uid)["checks"]}
     store.close()
-    assert found["leg"] == ("changed", "its run is no part of this experiment")
+    assert found["trial"] == ("changed", "its run is no part of this experiment")
     assert other.uid[:5] not in found["design"][1]
 
 

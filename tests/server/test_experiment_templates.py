@@ -58,16 +58,16 @@ def test_answers_stand_in_both_commands_and_again_is_another_try(client: Client)
     assert (run["status"], run["kind"], e["verdict"], e["try"]) == ("ok", "experiment", "less", 1)
     assert e["design"]["baseline"] == "echo 'two words; $(x)' value=10"
     assert e["design"]["variant"] == "echo 'two words; $(x)' value=8"
-    legs = wait_until(lambda: parts_of(client, first, template), "the legs")
-    assert len(legs) == 12
-    assert "faster" not in client.get(f"/api/v1/runs/{legs[0]['uid']}/output").text
+    trials = wait_until(lambda: parts_of(client, first, template), "the trials")
+    assert len(trials) == 12
+    assert "faster" not in client.get(f"/api/v1/runs/{trials[0]['uid']}/output").text
     again = client.call("POST", f"/runs/{first}/rerun").json["run"]
     e = ended(client, again)["experiment"]
     assert (e["try"], [one["uid"] for one in e["earlier"]]) == (2, [first])
     points = client.call("GET", f"/history?metric=ratio&template={template}").json["points"]
     assert [(p["uid"], p["verdict"]) for p in points] == [(first, "less"), (again, "less")]
     assert [p[name] for p in points for name in ("value", "low", "high")] == pytest.approx([0.8] * 6)
-    # Legs are parts of it, and no runs of the template beside it.
+    # Trials are parts of it, and no runs of the template beside it.
     of_template = f"template={template}"
     assert [p["uid"] for p in client.call("GET", f"/history?metric=wall_s&{of_template}").json["points"]] == [first, again]
     assert [run["uid"] for run in client.call("GET", f"/runs?{of_template}").json["runs"]] == [again, first]
@@ -82,7 +82,7 @@ def test_the_pages_show_design_pairs_and_verdict(client: Client) -> None:
     ended(client, uid)
     page = client.get(f"/runs/{uid}").text
     assert "&lt;b&gt;nine&lt;/b&gt;" in page and "<b>nine" not in page
-    for text in ('<p class="verdict good">less</p>', 'class="interval"', "Registered before the first leg", "echo value=10"):
+    for text in ('<p class="verdict good">less</p>', 'class="interval"', "Registered before the first trial", "echo value=10"):
         assert text in page, text
     twin = client.get(f"/runs/{uid}.json").json["run"]["experiment"]
     assert (twin["verdict"], twin["whole_pairs"]) == ("less", 6)
@@ -165,13 +165,13 @@ def test_a_schedule_starts_it_and_cancel_ends_it(client: Client, served: Served)
     with sqlite3.connect(served.book / "book.sqlite") as db:
         db.execute("update schedule set next_due = next_due - next_due + strftime('%s', 'now') * 1000000 where uid = ?", (served_id,))
     uid = wait_until(lambda: client.call("GET", f"/runs?template={template}").json["runs"], "the run")[-1]["uid"]
-    legs = wait_until(lambda: client.call("GET", f"/runs/{uid}").json["run"]["children"], "a leg")
+    trials = wait_until(lambda: client.call("GET", f"/runs/{uid}").json["run"]["children"], "a trial")
     assert client.call("GET", f"/runs/{uid}").json["run"]["experiment"]["verdict"] is None
     assert "There is none yet: 0 of 10 pairs" in client.get(f"/runs/{uid}").text
     assert client.call("POST", f"/runs/{uid}/cancel").status == 200
     assert ended(client, uid)["status"] == "cancelled"
-    assert ended(client, legs[0]["uid"])["status"] in ("cancelled", "lost")
-    assert re.match("no verdict: it ended after 0 of 20 legs", client.call("GET", f"/runs/{uid}").json["run"]["experiment"]["text"])
+    assert ended(client, trials[0]["uid"])["status"] in ("cancelled", "lost")
+    assert re.match("no verdict: it ended after 0 of 20 trials", client.call("GET", f"/runs/{uid}").json["run"]["experiment"]["text"])
 
 
 def test_earlier_tries_that_one_may_not_see_are_counted_and_not_named(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from leadline.errors import LeadlineError
+from leadline.server.launch.templates import _words
 from leadline.server.table import BY_NAME, OPERATIONS
-from leadline.server.templates import _words
 from leadline.server.web import forms
 from leadline.server.web.forms import SHAPES
 from serving import Client, Served, serving

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline.server import oidc
-from leadline.server.groups import Groups
+from leadline.server.accounts import oidc
+from leadline.server.accounts.groups import Groups
 from leadline.server.operation import Refused
 from serving import PASSWORD, Answer, Client, Served, book
 from test_provider import SECRET, Provider, back, begin, by_rsa, issuer  # noqa: F401

@@ -20,7 +20,8 @@ from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import hooks, housekeeping, telling
+from leadline.server import housekeeping
+from leadline.server.launch import hooks, notifications
 from leadline.server.operation import perform
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME
@@ -134,7 +135,7 @@ REFUSED = (
 @pytest.mark.parametrize("url", REFUSED)
 def test_nothing_is_sent_to_this_host(url: str) -> None:
     with pytest.raises(LeadlineError):
-        telling.post(url, b"{}", {})
+        notifications.post(url, b"{}", {})
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_nothing_is_sent_to_this_host(url: str) -> None:
 )
 def test_only_plain_addresses_of_the_web_are_taken(url: str) -> None:
     with pytest.raises(LeadlineError):
-        telling.address_of(url, resolve=False)
+        notifications.address_of(url, resolve=False)
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
@@ -160,17 +161,21 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 def test_the_name_is_resolved_once_signed_and_not_redirected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver on loopback, which only this test allows."""
-    monkeypatch.setattr(telling, "_allow", lambda _address: None)
+    monkeypatch.setattr(notifications, "_allow", lambda _address: None)
     asked: list[str] = []
-    real = telling.socket.getaddrinfo
-    monkeypatch.setattr(telling.socket, "getaddrinfo", lambda host, *rest, **more: asked.append(host) or real("127.0.0.1", *rest, **more))
+    real = notifications.socket.getaddrinfo
+    def here(host: str, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        return real("127.0.0.1", *rest, **more)
+
+    monkeypatch.setattr(notifications.socket, "getaddrinfo", here)
     Receiver.got = []
     server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         stamp = str(int(time.time()))
         headers = {"X-Leadline-Timestamp": stamp, "X-Leadline-Signature": hooks.signature(b"k", stamp, b'{"a": 1}')}
-        assert telling.post(f"http://pager.example:{server.server_port}/in?x=1", b'{"a": 1}', headers) == 302
+        assert notifications.post(f"http://pager.example:{server.server_port}/in?x=1", b'{"a": 1}', headers) == 302
     finally:
         server.shutdown()
         server.server_close()
@@ -197,7 +202,7 @@ def test_a_receiver_that_hangs_keeps_nothing_else_waiting(place: Place) -> None:
     hanging, told = socket.create_server(("127.0.0.1", 0)), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.MonkeyPatch.context() as patch:
         threading.Thread(target=lambda: told.append(answered(other)), daemon=True).start()
-        patch.setattr(telling, "_allow", lambda _address: None)
+        patch.setattr(notifications, "_allow", lambda _address: None)
         do(place, store, "secret.key")
         do(place, store, "secret.set", project="main", secret="k", value=KEY)
         for name, one in (("a", hanging), ("b", other)):
@@ -209,7 +214,7 @@ def test_a_receiver_that_hangs_keeps_nothing_else_waiting(place: Place) -> None:
         with rounds.working():
             connection, _ = hanging.accept()
             before = rounds.rounds
-            wait_until(lambda: rounds.rounds > before + 2 and told, "the others", patience_s=telling.SEND_S / 2)
+            wait_until(lambda: rounds.rounds > before + 2 and told, "the others", patience_s=notifications.SEND_S / 2)
             assert told == ["POST /b HTTP/1.1"]
             connection.close()
             hanging.close()
@@ -238,8 +243,8 @@ def test_nothing_is_sent_to_an_address_of_the_host_s_own_in_the_network(form: st
             pytest.skip("the kernel has no route out")
         own = probe.getsockname()[0]
     with pytest.raises(LeadlineError, match="is not an address to send to"):
-        telling.post(form.format(own), b"{}", {})
-    telling._allow(ipaddress.ip_address("192.0.2.1"))
+        notifications.post(form.format(own), b"{}", {})
+    notifications._allow(ipaddress.ip_address("192.0.2.1"))
 
 
 class Mailbox(socketserver.StreamRequestHandler):

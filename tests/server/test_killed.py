@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from leadline.book.place import VARIABLE, Place
 from leadline.book.store import Store
-from leadline.server.launches import KILLED_MEANWHILE
+from leadline.server.launch.launch_queue import KILLED_MEANWHILE
 from serving import Client, Served, serving, wait_until
 from test_live import bytes_of, events
 

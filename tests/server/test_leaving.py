@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from leadline.book.place import Place
 from leadline.errors import LeadlineError
-from leadline.server import hooks, launches, login, schedules, starting
+from leadline.server.accounts import login
+from leadline.server.launch import hooks, launch_queue, launcher, schedules
+from leadline.server.launch.notifications import signature
 from leadline.server.rights import Caller
-from leadline.server.telling import signature
 from serving import PASSWORD
 from test_stores import Team
 
@@ -28,7 +29,7 @@ def team(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
         join(team, name)
     team.do("secret.key")
     team.do("secret.set", project="main", secret="k", value=KEY)
-    monkeypatch.setattr(starting, "start", lambda _place, uid, *_more: started(team).append(uid))
+    monkeypatch.setattr(launcher, "start", lambda _place, uid, *_more: started(team).append(uid))
     yield team
     team.store.close()
 
@@ -61,7 +62,7 @@ def due(team: Team) -> None:
     with team.store.writing() as db:
         db.execute("update schedule set next_due = ?", (time.time_ns() // 1000 - 1,))
     schedules.fire(team.place, team.store)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
 
 
 @pytest.mark.parametrize("how", ["user.delete", "user.disable"])
@@ -104,14 +105,14 @@ def test_a_namesake_inherits_nothing(team: Team) -> None:
     team.do("hook.after", bob, project="main", name="after", template=last, events="ok")
     schedule = team.do("schedule.save", bob, template=last, cron="0 0 1 1 *")["schedule"]
     under_way = team.do("template.start", bob, template=first)["run"]
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert started(team) == [under_way]
     assert team.do("user.delete", user="bob")["hooks"] == sorted([hook, *hooks_named(team, "after")])
     join(team, "bob")
     namesake = caller(team, "bob")
     assert namesake.identity != bob.identity
     ended(team, under_way, first)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     hooks.start_after(team.place, team.store)
     with team.store.writing() as db:
         db.execute("update schedule set active = 1")
@@ -156,7 +157,7 @@ def test_what_is_queued_needs_the_right_to_it_when_its_turn_comes(team: Team) ->
     own, approved = team.do("template.start", bob, template=plain)["run"], team.do("template.start", eve, template=asks)["run"]
     team.do("template.approve", bob, run=approved)
     team.do("user.role", project="main", user="bob", role="none")
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert started(team) == []
     notes = [team.do("run.show", run=uid)["run"]["launch"]["note"] for uid in (own, approved)]
     assert notes == ["bob may not start it any more", "who approved it may not do that any more"]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
-from leadline.server.output import Follow
+from leadline.server.read.output import Follow
 from leadline.server.web import live
 from leadline.server.web.live import PIECE, as_bytes
 from serving import Client, Served, serving, wait_until

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from leadline.server.passwords import TRIES
+from leadline.server.accounts.passwords import TRIES
 from serving import PASSWORD, Client, Served, book
 
 

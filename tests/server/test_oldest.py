@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_cores import Unavailable, installed
+from ansible_replays import SPOOLS, replay
 from conftest import no_oracle
 from leadline.book.place import Place
 from serving import Served, book, wait_until
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
-from cores import Unavailable, installed
-from replayed import SPOOLS, replay
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
 OF_PAGES = ("click", "jinja2", "markupsafe")  # of those that leadline needs anyway

@@ -30,8 +30,9 @@ from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
-from leadline.server import login, runs
+from leadline.server.accounts import login
 from leadline.server.operation import perform
+from leadline.server.read import runs
 from leadline.server.rights import OWNER, RANK
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import app, pages

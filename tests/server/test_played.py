@@ -5,18 +5,14 @@ from __future__ import annotations
 import html
 import re
 import sqlite3
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from ansible_replays import HOSTS, SECRETS, SPOOLS, TASKS, replay
 from leadline.book.place import Place
 from serving import Served, serving, wait_until
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
-from replayed import SPOOLS, replay
-from test_replay import HOSTS, SECRETS, TASKS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from leadline.book.place import Place
 from leadline.errors import LeadlineError
-from leadline.server import launches, login, starting
+from leadline.server.accounts import login
+from leadline.server.launch import launch_queue, launcher
 from serving import PASSWORD
 from test_stores import Team
 
@@ -16,7 +17,7 @@ from test_stores import Team
 @pytest.fixture
 def team(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     team = Team(place)
-    monkeypatch.setattr(starting, "start", lambda *_: None)
+    monkeypatch.setattr(launcher, "start", lambda *_: None)
     team.do("user.create", user="ann", password=PASSWORD, admin=True)
     team.do("user.create", user="bob", password=PASSWORD)
     team.do("secret.key")
@@ -49,7 +50,7 @@ def test_a_project_goes_with_all_it_has_and_its_runs_stay_for_administrators(tea
     team.do("hook.tell", project="lab", name="out", url="https://pager.example/", secret="k")
     token = team.do("token.create", name="t", user="ann", project="lab")["token"]
     first, queued = (team.do("template.start", template=template)["run"] for _ in range(2))
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     recorded(team, first, "running")
     with pytest.raises(LeadlineError, match="1 runs of lab go on"):
         team.do("user.delete-project", project="lab")

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from leadline.server import oidc
+from leadline.server.accounts import oidc
 from serving import Answer, Client, Served, book
 
 SECRET = "what the provider knows us by: %&="

@@ -25,8 +25,8 @@ from leadline.book.place import VARIABLE, Place, find_place
 from leadline.book.query import STATUSES
 from leadline.book.spool import as_json, new_uid
 from leadline.book.store import Store
-from leadline.server.prometheus import MOST_KINDS
-from leadline.server.runs import ENDED
+from leadline.server.read.prometheus import MOST_KINDS
+from leadline.server.read.runs import ENDED
 from serving import PASSWORD, Client, Served, book, wait_until
 from test_pages import elements
 

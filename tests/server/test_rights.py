@@ -19,11 +19,11 @@ from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
-from leadline.server import runs
-from leadline.server.answers import ANSWERS
 from leadline.server.operation import Operation, perform
+from leadline.server.read import runs
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME, OPERATIONS
+from leadline.server.web.answers import ANSWERS
 from serving import PASSWORD, Client, Served, book
 
 # For each: whose role on which object is asked. ANYONE: who is logged in. SITE: an administrator of the server.

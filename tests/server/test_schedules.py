@@ -15,7 +15,7 @@ import pytest
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import schedules
+from leadline.server.launch import schedules
 from leadline.server.operation import perform
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME

@@ -16,7 +16,7 @@ import pytest
 from conftest import is_running, no_oracle
 from leadline.book import command
 from leadline.book.place import Place
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.host import proc
 from leadline.server import background
 from serving import Served, book, wait_until
@@ -123,7 +123,7 @@ def test_a_server_that_only_waits_for_its_parent_to_look_does_not_run(tmp_path: 
         assert (proc.lives(zombie.pid, start), proc.lives(os.getpid(), proc.start_ticks(os.getpid()))) == (False, True)
         run = {"status": "running", "host": os.uname().nodename, "pid": zombie.pid, "pid_start": start, "kind": "command"}
         assert command.cancel(run) is False
-        assert not Target("pid", zombie.pid, start_ticks=start).is_running()
+        assert not PostgresServer("pid", zombie.pid, start_ticks=start).is_running()
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "127.0.0.1:99999", "no.such.host.example:1", "127.0.0.1:x"])

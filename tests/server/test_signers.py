@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 from leadline.book.place import Place
-from leadline.server import hooks
+from leadline.server.launch import hooks
 from leadline.server.operation import Refused
 from test_stores import Team
 
@@ -57,7 +57,7 @@ def started(team: Team) -> list[dict[str, Any]]:
 
 def test_the_example_that_github_documents() -> None:
     given = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
-    from leadline.server.signers import of_github as check
+    from leadline.server.launch.signers import of_github as check
 
     assert check(KEY.encode(), {"x-hub-signature-256": given}, b"Hello, World!") is not None
     assert check(KEY.encode(), {"x-hub-signature-256": given}, b"Hello, World?") is None
@@ -123,7 +123,7 @@ def of_standard(body: bytes, number: str = "msg_1", ago_s: int = 0, key: bytes =
 
 
 def test_the_example_of_standard_webhooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from leadline.server.signers import of_standard as check
+    from leadline.server.launch.signers import of_standard as check
 
     monkeypatch.setattr(time, "time", lambda: 1614265330.0)
     sent = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",

@@ -16,9 +16,10 @@ from leadline.book.place import VARIABLE, Place
 from leadline.book.query import Book
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
-from leadline.server import login, schedules
+from leadline.server.accounts import login
+from leadline.server.accounts.passwords import Throttle
+from leadline.server.launch import schedules
 from leadline.server.operation import perform
-from leadline.server.passwords import Throttle
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME
 from serving import PASSWORD, Served, book, wait_until

@@ -12,9 +12,11 @@ from leadline.book.place import VARIABLE, Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, housekeeping, login, schedules
+from leadline.server import audit, housekeeping
+from leadline.server.accounts import login
+from leadline.server.accounts.passwords import Throttle
+from leadline.server.launch import schedules
 from leadline.server.operation import perform, read_json
-from leadline.server.passwords import Throttle
 from leadline.server.rights import OWNER, Caller
 from leadline.server.table import BY_NAME
 from serving import PASSWORD, Served, wait_until

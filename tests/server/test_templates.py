@@ -18,7 +18,7 @@ import pytest
 from conftest import is_running
 from leadline.book.place import Place
 from leadline.errors import LeadlineError
-from leadline.server import starting
+from leadline.server.launch import launcher
 from serving import Client, Served, serving, wait_until
 
 SECRET = "s3cr3t-that-nobody-sees"
@@ -216,15 +216,15 @@ def test_secrets_are_in_the_file_of_inputs_and_nowhere_else(served: Served, clie
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_inputs_of_runs_go_to_no_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As /dev/shm/leadline-0 that somebody made before us."""
-    monkeypatch.setattr(starting, "inputs_of", lambda uid: tmp_path / "shm" / uid)
+    monkeypatch.setattr(launcher, "inputs_of", lambda uid: tmp_path / "shm" / uid)
     (tmp_path / "shm").mkdir(mode=0o700)
-    assert starting._write_private("a", "inputs.json", "{}").stat().st_mode & 0o777 == 0o600
+    assert launcher._write_private("a", "inputs.json", "{}").stat().st_mode & 0o777 == 0o600
     for mode, owner in ((0o700, 65534), (0o777, 0), (0o770, 0)):
         os.chown(tmp_path / "shm", owner, owner)
         (tmp_path / "shm").chmod(mode)
-        with pytest.raises(LeadlineError, match="the folder for inputs of runs is not safe"):
-            starting._write_private("b", "inputs.json", "{}")
-        starting.tidy(Place(tmp_path / "book"), "a")
+        with pytest.raises(LeadlineError, match="the directory for inputs of runs is not safe"):
+            launcher._write_private("b", "inputs.json", "{}")
+        launcher.tidy(Place(tmp_path / "book"), "a")
         assert (tmp_path / "shm/a/inputs.json").exists()
     assert not (tmp_path / "shm/b").exists()
 

@@ -16,9 +16,10 @@ import pytest
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import accounts, hooks, login, passwords, totp
+from leadline.server.accounts import login, passwords, totp, users
+from leadline.server.accounts.passwords import OF_ACCOUNT, TRIES, Throttle
+from leadline.server.launch import hooks
 from leadline.server.operation import Refused, perform
-from leadline.server.passwords import OF_ACCOUNT, TRIES, Throttle
 from leadline.server.rights import OWNER, Caller
 from leadline.server.table import BY_NAME
 from serving import PASSWORD, Served, book
@@ -120,7 +121,7 @@ def test_many_names_take_no_endless_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert throttle.begin("u999", "203.0.113.1") > 60
 
 def test_the_old_password_cannot_be_found_out_with_a_session(store: Store, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "OLD_PASSWORDS", Throttle())
+    monkeypatch.setattr(users, "OLD_PASSWORDS", Throttle())
     bob = Caller("bob", False, session="x", address="192.0.2.1")
 
     def change(old: str) -> Any:

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 from leadline.book.place import Place
 from leadline.errors import LeadlineError
-from leadline.server import launches, schedules, starting
-from leadline.server.launches import AT_ONCE, FOR_OTHERS
+from leadline.server.launch import launch_queue, launcher, schedules
+from leadline.server.launch.launch_queue import AT_ONCE, FOR_OTHERS
 from test_stores import Team
 
 
 @pytest.fixture
 def team(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     team = Team(place)
-    monkeypatch.setattr(starting, "start", lambda *_: None)
+    monkeypatch.setattr(launcher, "start", lambda *_: None)
     yield team
     team.store.close()
 
@@ -38,31 +38,31 @@ def test_many_queued_runs_of_one_template_do_not_starve_the_others(team: Team) -
     ask(team, "greedy", 300)
     ask(team, "also", 150)
     ask(team, "late", 1)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert under_way(team) == {"greedy": 1, "also": 1, "late": 1}
 
 
 def test_a_template_with_many_places_leaves_some_to_others(team: Team) -> None:
     ask(team, "greedy", 300, at_once=100)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert under_way(team) == {"greedy": AT_ONCE}
     for n in range(FOR_OTHERS + 1):
         ask(team, f"late{n}", 2)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert under_way(team) == {"greedy": AT_ONCE} | {f"late{n}": 1 for n in range(FOR_OTHERS)}
 
 
 def test_places_are_shared_out_by_turns(team: Team) -> None:
     ask(team, "first", 50, at_once=100)
     ask(team, "second", 50, at_once=100)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert under_way(team) == {"first": AT_ONCE // 2, "second": AT_ONCE // 2}
 
 
 def test_the_oldest_of_a_template_is_first(team: Team) -> None:
     ask(team, "one", 5)
     oldest = team.store.rows("select uid from launch order by asked, uid limit 1")[0]["uid"]
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert team.store.rows("select uid from launch where status = 'started'") == [{"uid": oldest}]
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_cannot_be_ended_keeps_nothing_else_waiting(team: Team, monke
         db.execute("update launch set status = 'cancelling', started = asked")
         db.execute(f"insert into run ({', '.join(row)}) values ({', '.join('?' * len(row))})", list(row.values()))
     ask(team, "other", 1)
-    launches.dispatch(team.place, team.store)
+    launch_queue.dispatch(team.place, team.store)
     assert under_way(team)["other"] == 1
 
 

@@ -21,13 +21,13 @@ OF_AN_ENGINE = ("engines/postgres", "engines/informix")
 # Where: at most how many lines, and why. A path, or the folder of many.
 REASONS = {
     "engines/__init__.py": (1, "names the engines that come with the package"),
-    "capture": (7, "older captures and the manifest say what they are of; passes of the tables of contention"),
-    "tables": (165, "the tables of PostgreSQL lie beside the others, and Rust compiles them in"),
-    "views": (11, "the name of the client's kind of session, class LWLock, and the first line of the report"),
-    "top": (7, "columns of session_sample: kind of session, age of the snapshot"),
+    "capture": (8, "older captures and the manifest say what they are of"),
+    "tables": (29, "columns of sessions as PostgreSQL has them; names of protocols"),
+    "views": (7, "class LWLock, and the first lines of the report"),
+    "top": (4, "age of the snapshot"),
     "findings/wire": (2, "names of protocols that packets have"),
     "host/facts.py": (3, "names of facts that captures and rules have"),
-    "probes": (3, "names of tiers, and of the pooler of an option"),
+    "probes": (2, "names of tiers, and of the pooler of an option"),
     "why/causes": (3, "what programs print, and the advice for them"),
 }
 

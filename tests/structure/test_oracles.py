@@ -30,7 +30,7 @@ def test_it():
 def test_a_missing_oracle_fails_in_ci(variables: dict[str, str], code: int, told: str, tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(TEST)
     known = {name: value for name, value in os.environ.items() if name not in ("CI", "LEADLINE_FORBID_SKIPS")}
-    environment = known | {"PYTHONPATH": str(TESTS)} | variables
+    environment = known | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS / 'support'}"} | variables
     line = [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", "test_one.py"]
     done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 //! Texts of function-call traces folded into one tree: each node is a function below its callers, with a count and, where the trace has
 //! times, how long. Calls of all threads come together. Memory grows with the number of different paths, not with the trace.
 //!
-//! [`line`] reads one line of each format, [`tree`] folds, [`fold`] reads a file piece by piece.
+//! [`line`] reads one line of each format, `tree` folds, [`fold`] reads a file piece by piece.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, Error, Stats, TableWriter, WriterOptions};
-use leadline_noise::Random;
+use leadline_testdata::Random;
 
 const SESSIONS: usize = 64;
 const TICKS_PER_BATCH: usize = 250;

@@ -55,6 +55,13 @@ pub enum Error {
         /// It exists, but as a view, which is never written.
         is_view: bool,
     },
+    /// A table cannot be defined so.
+    Definition {
+        /// The name it was to have.
+        table: String,
+        /// What is wrong.
+        detail: String,
+    },
     /// A batch does not have the schema of its table.
     Schema {
         /// The table.
@@ -96,6 +103,7 @@ impl fmt::Display for Error {
             Error::Storage { path, op, source } => write!(f, "{op} {}: {source}", path.display()),
             Error::UnknownTable { table, is_view: true } => write!(f, "{table} is a view and cannot be written"),
             Error::UnknownTable { table, is_view: false } => write!(f, "no table named {table}"),
+            Error::Definition { table, detail } => write!(f, "table {table} cannot be defined: {detail}"),
             Error::Schema { table, detail } => write!(f, "a batch does not fit table {table}: {detail}"),
             Error::Row { table, column: "", row, detail } => {
                 write!(f, "row {row} does not fit table {table}: {detail}")
@@ -139,6 +147,9 @@ impl From<Error> for Shown {
             Error::UnknownTable { table, is_view } => {
                 let kind = if *is_view { Kind::Invalid } else { Kind::NotFound };
                 Shown::new(kind, said).hint("run leadline tables to list the tables").at(table)
+            }
+            Error::Definition { table, detail } => {
+                Shown::new(Kind::Invalid, format!("table {table} cannot be defined")).detail(detail).at(table)
             }
             Error::Schema { table, detail } | Error::Encode { table, detail } => {
                 Shown::new(Kind::Invalid, format!("rows do not fit table {table}")).detail(detail).at(table)

@@ -1,9 +1,13 @@
 //! What tables exist and what their columns are: the contract between whoever writes rows and whoever reads them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::Error;
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
@@ -43,6 +47,25 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
+    /// The type that a table file names so. None for a name that is no type.
+    pub fn named(name: &str) -> Option<ColumnType> {
+        static SINGLE: [ColumnType; 8] = [
+            ColumnType::Int32,
+            ColumnType::Int64,
+            ColumnType::UInt32,
+            ColumnType::UInt64,
+            ColumnType::Float64,
+            ColumnType::String,
+            ColumnType::Binary,
+            ColumnType::Bool,
+        ];
+        let find = |name: &str| SINGLE.iter().find(|kind| kind.to_string() == name);
+        match name.strip_prefix("list<").and_then(|rest| rest.strip_suffix('>')) {
+            Some(item) => find(item).map(ColumnType::List),
+            None => find(name).copied(),
+        }
+    }
+
     /// The Arrow type of such a column.
     pub fn data_type(self) -> DataType {
         match self {
@@ -123,13 +146,75 @@ impl TableSpec {
     }
 }
 
-/// Every table and view, by name.
+/// Every table and view that has a file here, by name.
 pub fn specs() -> &'static [TableSpec] {
     &TABLES
 }
 
 /// The table or view of this name.
 pub fn spec(name: &str) -> Option<&'static TableSpec> {
-    let at = TABLES.binary_search_by(|t| t.name.cmp(name)).ok()?;
-    TABLES.get(at)
+    let built_in = TABLES.binary_search_by(|t| t.name.cmp(name)).ok();
+    built_in.and_then(|at| TABLES.get(at)).or_else(|| defined().get(name).copied())
+}
+
+/// Stored tables of engines in other packages.
+static DEFINED: Mutex<BTreeMap<&'static str, &'static TableSpec>> = Mutex::new(BTreeMap::new());
+
+fn defined() -> MutexGuard<'static, BTreeMap<&'static str, &'static TableSpec>> {
+    DEFINED.lock() // an entry is there as a whole, or not at all
+}
+
+/// A column of a table that is defined at run time: its name, the name of its type as in a table file, whether it may be null.
+pub type Column<'a> = (&'a str, &'a str, bool);
+
+/// Adds a stored table that no file described when this was compiled. The first definition of a name counts until the process ends;
+/// it may be repeated.
+///
+/// # Errors
+/// [`Error::Definition`] for a name that is no plain word or has other columns already, and for columns that no table can have.
+pub fn define(name: &str, clock: &str, columns: &[Column<'_>]) -> Result<(), Error> {
+    let wrong = |detail: String| Err(Error::Definition { table: name.to_owned(), detail });
+    let plain = |word: &str| word.starts_with(|c: char| c.is_ascii_lowercase()) && word.bytes().all(is_word);
+    if !plain(name) {
+        return wrong("the name of a table has small letters, digits and _ only".to_owned());
+    }
+    let mut made: Vec<ColumnSpec> = Vec::new();
+    for &(column, kind, nullable) in columns {
+        let Some(column_type) = ColumnType::named(kind) else {
+            return wrong(format!("column {column} has the unknown type {kind}"));
+        };
+        if !plain(column) || made.iter().any(|other| other.name == column) {
+            return wrong(format!(
+                "column {column} is there twice, or has other characters than small letters, digits and _"
+            ));
+        }
+        made.push(ColumnSpec { name: column.to_owned().leak(), column_type, unit: "", nullable });
+    }
+    if made.is_empty() || !(clock.is_empty() || made.iter().any(|column| column.name == clock)) {
+        return wrong(format!("it has no columns, or its clock {clock} is none of them"));
+    }
+    let mut all = defined();
+    let there = TABLES.binary_search_by(|t| t.name.cmp(name)).ok().and_then(|at| TABLES.get(at));
+    match there.or_else(|| all.get(name).copied()) {
+        Some(old) if old.kind == Kind::Table && old.clock == clock && same(old.columns, &made) => Ok(()),
+        Some(_) => wrong("there is another table or view of this name".to_owned()),
+        None => {
+            let name = &*name.to_owned().leak();
+            let clock = &*clock.to_owned().leak();
+            let columns = made.leak();
+            let spec =
+                TableSpec { name, kind: Kind::Table, title: "", probe: "", clock, columns, schema: OnceLock::new() };
+            all.insert(name, Box::leak(Box::new(spec)));
+            Ok(())
+        }
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
+}
+
+fn same(one: &[ColumnSpec], other: &[ColumnSpec]) -> bool {
+    let told = |c: &ColumnSpec| (c.name, c.column_type, c.nullable);
+    one.iter().map(told).eq(other.iter().map(told))
 }

@@ -5,7 +5,7 @@
 
 use crate::calls;
 use crate::deaths;
-use crate::look;
+use crate::facts;
 use crate::outcome;
 use crate::refused;
 use crate::speech;
@@ -43,7 +43,7 @@ impl Follower {
     pub(crate) fn new(main: i32, every: bool) -> Follower {
         let mut follower = Follower { state: State::new(), threads: HashMap::new() };
         follower.know(main);
-        follower.state.tree.outputs = [1, 2].map(|fd| look::descriptor(main, fd).unwrap_or_default()).to_vec();
+        follower.state.tree.outputs = [1, 2].map(|fd| facts::descriptor(main, fd).unwrap_or_default()).to_vec();
         if let Some(running) = follower.state.running.get_mut(&main) {
             running.every = every;
         }

@@ -1,8 +1,8 @@
 //! A call that was refused: what it was about, and the facts behind it, read while its process is stopped.
 
 use crate::calls::{self, About, Call, Class};
+use crate::facts;
 use crate::holders;
-use crate::look;
 use crate::memory;
 use crate::state::State;
 use crate::tree::Failure;
@@ -18,9 +18,9 @@ pub(crate) fn program_of(pid: i32, nr: i64, args: &[u64; 6]) -> Option<Vec<u8>> 
 /// The absolute path that a call names, or what its descriptor stands for.
 pub(crate) fn path_of(pid: i32, call: &Call, args: &[u64; 6]) -> Option<Vec<u8>> {
     match call.about {
-        About::Path(_) => look::absolute(pid, None, &given_path(pid, call, args)?),
-        About::At(n) => look::absolute(pid, Some(args[n] as i32), &given_path(pid, call, args)?),
-        About::Fd(n) => look::descriptor(pid, args[n] as i32),
+        About::Path(_) => facts::absolute(pid, None, &given_path(pid, call, args)?),
+        About::At(n) => facts::absolute(pid, Some(args[n] as i32), &given_path(pid, call, args)?),
+        About::Fd(n) => facts::descriptor(pid, args[n] as i32),
         About::Address(..) | About::Nothing => None,
     }
 }
@@ -53,10 +53,10 @@ pub(crate) fn detail(pid: i32, call: &Call, args: &[u64; 6]) -> Value {
     };
     let first_path = |folder: Option<usize>, n: usize| {
         let given = memory::string(pid, args[n]).unwrap_or_default();
-        let from = look::absolute(pid, folder.map(|n| args[n] as i32), &given).unwrap_or_default();
-        json!({"from": memory::text(&from), "from_exists": look::exists(pid, &from)})
+        let from = facts::absolute(pid, folder.map(|n| args[n] as i32), &given).unwrap_or_default();
+        json!({"from": memory::text(&from), "from_exists": facts::exists(pid, &from)})
     };
-    let of_host = || look::shares_namespace(pid, "ipc");
+    let of_host = || facts::shares_namespace(pid, "ipc");
     match call.nr {
         c::SYS_open => opened(args[1]),
         c::SYS_openat => opened(args[2]),
@@ -135,21 +135,21 @@ pub(crate) fn keep(f: &mut State, pid: i32, at: usize, refused: Refused) -> Opti
 fn facts(pid: i32, call: &Call, errno: i32, path: Option<&[u8]>, address: Option<&str>) -> Value {
     let locks = [c::SYS_mlock, c::SYS_mlock2, c::SYS_mlockall].contains(&call.nr);
     let mut facts = match errno {
-        c::EMFILE | c::ENFILE | c::EFBIG | c::ENOMEM | c::E2BIG => look::limit_facts(pid),
-        c::EAGAIN if call.class == Class::Fork => look::limit_facts(pid),
-        c::EPERM if locks => look::limit_facts(pid),
-        _ => path.filter(|path| path.starts_with(b"/")).map_or(json!({}), |path| look::file_facts(pid, path)),
+        c::EMFILE | c::ENFILE | c::EFBIG | c::ENOMEM | c::E2BIG => facts::limit_facts(pid),
+        c::EAGAIN if call.class == Class::Fork => facts::limit_facts(pid),
+        c::EPERM if locks => facts::limit_facts(pid),
+        _ => path.filter(|path| path.starts_with(b"/")).map_or(json!({}), |path| facts::file_facts(pid, path)),
     };
     let Some(map) = facts.as_object_mut() else { return facts };
     if call.name.starts_with("inotify_") {
-        map.insert("inotify".into(), look::inotify_limits(pid).into());
+        map.insert("inotify".into(), facts::inotify_limits(pid).into());
     }
     let holder = match (errno, call.about) {
         (c::EADDRINUSE, _) => {
             address.and_then(|name| name.rsplit(':').next()?.parse().ok()).and_then(|port| holders::of_port(pid, port))
         }
         (c::ETXTBSY, _) => {
-            path.and_then(|path| holders::of_program(&look::in_root(pid, path), call.class != Class::Exec))
+            path.and_then(|path| holders::of_program(&facts::in_root(pid, path), call.class != Class::Exec))
         }
         _ => None,
     };

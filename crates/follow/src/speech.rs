@@ -5,7 +5,7 @@
 //! to /dev/null nobody was told.
 
 use crate::calls::{Call, Class};
-use crate::look;
+use crate::facts;
 use crate::memory;
 use crate::refused::{self, base, Refused};
 use crate::state::{Recent, State};
@@ -44,8 +44,8 @@ pub(crate) fn heard(f: &mut State, pid: i32, call: &Call, args: &[u64; 6]) {
         c::SYS_writev => memory::gathered(pid, args[1], args[2], HEARD),
         _ => return,
     };
-    let Some(to) = look::descriptor(pid, fd).filter(|to| to != b"/dev/null" && !words.is_empty()) else { return };
-    let error = fd == 2 || is_shell(pid) && look::descriptor(pid, 2).as_ref() == Some(&to);
+    let Some(to) = facts::descriptor(pid, fd).filter(|to| to != b"/dev/null" && !words.is_empty()) else { return };
+    let error = fd == 2 || is_shell(pid) && facts::descriptor(pid, 2).as_ref() == Some(&to);
     let now = f.now_ns();
     let Some(running) = f.running.get_mut(&pid) else { return };
     let Some(at) = running.at else { return };

@@ -1,6 +1,6 @@
 //! Inputs to begin with whose pages have items as each access method makes them.
 
-use leadline_noise::{noise, plausible, put, Random};
+use leadline_testdata::{noise, plausible, put, Random};
 
 use crate::data_dir::{self, BLOCK, FIRST_FUNCTIONS};
 use crate::page_values::ACCESS_METHODS;

@@ -1,9 +1,9 @@
 //! Redo: a record of any kind on a page of any kind.
 
-use leadline_noise::{noise, plausible, Random};
 use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_redo::mask::mask;
 use leadline_redo::{apply, free_space, targets, Applied, Context, Page};
+use leadline_testdata::{noise, plausible, Random};
 use leadline_wal::fuzzing;
 
 use crate::page::sized;

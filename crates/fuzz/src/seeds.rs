@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use leadline_noise::{noise, plausible, put, Random};
 use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
+use leadline_testdata::{noise, plausible, put, Random};
 
 use crate::types::{column, SCALARS};
 use crate::{data_dir, page_seeds, wire_seeds as wire, TARGETS};

@@ -1,6 +1,6 @@
 //! Files of packets and conversations to begin with.
 
-use leadline_noise::{noise, Random};
+use leadline_testdata::{noise, Random};
 
 use crate::packets::GREETING;
 use crate::wire_made::{login, pg, File, Line};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leadline_fuzz::seeds::{mutate, seeds};
 use leadline_fuzz::TARGETS;
-use leadline_noise::{noise, Random};
+use leadline_testdata::{noise, Random};
 
 /// Memory that one input may take at a time: all inputs here are shorter than 150 kB.
 const MOST_BYTES: i64 = 128 << 20;

@@ -1,4 +1,4 @@
-//! One beat of the host probe: everything that is due, into the tables.
+//! One tick of the host probe: everything that is due, into the tables.
 
 use crate::cgroups::Cgroups;
 use crate::counters::Counters;
@@ -7,7 +7,7 @@ use crate::exits::Exits;
 use crate::processes::Processes;
 use crate::taskstats::Accounting;
 use leadline_capture::Value;
-use leadline_clockwork::{thread_cpu_ns, ClockReading, OpenTables, OwnedRow, Work, SECOND};
+use leadline_clockwork::{thread_cpu_ns, ClockReading, OpenTables, OwnedRow, Tick, SECOND};
 use leadline_errors::Error;
 use std::collections::HashMap;
 use std::path::Path;
@@ -114,10 +114,10 @@ impl HostProbe {
     }
 }
 
-impl Work for HostProbe {
-    fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+impl Tick for HostProbe {
+    fn tick(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         if ts >= self.counters_due {
-            self.counters_due = ts + SECOND - SECOND / 20; // beats are not all equally late
+            self.counters_due = ts + SECOND - SECOND / 20; // ticks are not all equally late
             self.read_counters(ts, tables)?;
         }
         let mut write = |table, rows: &[OwnedRow]| tables.write_rows(table, rows.iter().map(OwnedRow::row));

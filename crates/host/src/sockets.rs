@@ -1,11 +1,12 @@
 //! TCP connections of one server as the kernel sees them: rows of `tcp_sample`.
 
-use leadline_clockwork::{OpenTables, OwnedRow, Work};
+use leadline_clockwork::{OpenTables, OwnedRow, Tick};
 use leadline_errors::{Error, Kind};
 use leadline_sockdiag::{Diag, Socket};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Connections to one port of a server and its children.
 #[derive(Debug)]
@@ -34,9 +35,9 @@ impl SocketsProbe {
     }
 }
 
-impl Work for SocketsProbe {
-    fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
-        let (pid, port) = *self.server.lock().unwrap_or_else(PoisonError::into_inner);
+impl Tick for SocketsProbe {
+    fn tick(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        let (pid, port) = *self.server.lock();
         if pid != self.owners.server {
             self.owners = Owners::new(pid);
         }

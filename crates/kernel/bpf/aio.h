@@ -3,6 +3,9 @@
 #ifndef LEADLINE_AIO_H
 #define LEADLINE_AIO_H
 
+#include "files.h"
+#include "state.h"
+
 #define NR_IO_SUBMIT 209
 #define MOST_AIO 64
 

@@ -6,7 +6,8 @@
 #ifndef LEADLINE_FILES_H
 #define LEADLINE_FILES_H
 
-#include "records.h"
+#include "namespace.h"
+#include "state.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct super_block {

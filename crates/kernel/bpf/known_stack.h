@@ -5,6 +5,13 @@
 #ifndef LEADLINE_KNOWN_STACK_H
 #define LEADLINE_KNOWN_STACK_H
 
+#include "records.h"
+#include "task.h"
+
+/* Set before loading. */
+volatile const u64 scheduler_from = 0; /* where the kernel has the functions of its scheduler, and locks */
+volatile const u64 scheduler_bytes = 0;
+
 #define STACK_WORDS 160 /* of the stack, from its pointer on: what 12 functions mostly need */
 #define STACK_SIZE 16384 /* of a task, on x86-64; also how it is aligned */
 #define FEWEST 4 /* a shorter chain is unwound each time: it is quickly done, and little to compare */

@@ -2,6 +2,11 @@
 #ifndef LEADLINE_NAMESPACE_H
 #define LEADLINE_NAMESPACE_H
 
+#include "state.h"
+
+/* Set before loading. */
+volatile const u32 namespace_inode = 0; /* of our PID namespace; 0: the first one, whose numbers tasks have themselves */
+
 #define LEVELS 32 /* of PID namespaces within each other: MAX_PID_NS_LEVEL of the kernel */
 #define NOWHERE ~0u
 

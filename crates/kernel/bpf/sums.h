@@ -2,6 +2,10 @@
 #ifndef LEADLINE_SUMS_H
 #define LEADLINE_SUMS_H
 
+#include "thread.h"
+
+#define SUMS_EVERY_NS 1000000000ull
+
 /* Hands the sums of calls over; whether there was room for all. What finds none stays and goes on. */
 static __attribute__((noinline)) u32 put_sums(struct thread *t, u64 now) {
   u32 all = 1;

@@ -3,67 +3,22 @@
  * The state of a thread is in its task storage: what has none is not traced, which costs one look. Threads that exist when the
  * trace begins get theirs from an iteration over all tasks, their children from the fork. The times between two events of a
  * thread are added to exactly one sum, so the sums of a thread close; they are handed over at its end and at the end of the
- * window, and stay right when the ring of events has no room for a record: they have a ring of their own. */
-#include "records.h"
+ * window, and stay right when the ring of events has no room for a record: they have a ring of their own.
+ *
+ * Each header includes what it uses. Those named *.bpf.h have programs of their own. */
+#include "aio.h"
+#include "block.bpf.h"
+#include "files.h"
+#include "interrupts.bpf.h"
+#include "namespace.h"
+#include "retransmits.bpf.h"
+#include "stacks.bpf.h"
+#include "state.h"
+#include "sums.h"
+#include "thread.h"
+#include "uring.bpf.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct sched_entity {
-  u64 sum_exec_runtime;
-};
-struct sched_info {
-  unsigned long pcount;
-  unsigned long long run_delay;
-};
-struct thread_struct {
-  unsigned long sp;
-};
-struct bpf_local_storage {};
-struct mm_struct {
-  unsigned long start_stack;
-};
-struct thread_info {
-  u32 status;
-};
-struct ns_common {
-  unsigned int inum;
-};
-struct pid_namespace {
-  struct ns_common ns;
-};
-struct upid {
-  int nr;
-  struct pid_namespace *ns;
-};
-struct pid {
-  unsigned int level;
-  struct upid numbers[1];
-};
-struct task_struct {
-  struct thread_info thread_info;
-  struct bpf_local_storage *bpf_storage;
-  unsigned int __state;
-  int on_cpu;
-  int static_prio;
-  unsigned int rt_priority;
-  unsigned int policy;
-  int pid;
-  int tgid;
-  u64 start_time;
-  unsigned long min_flt;
-  unsigned long maj_flt;
-  char comm[16];
-  struct task_struct *real_parent;
-  struct task_struct *group_leader;
-  struct pid *thread_pid;
-  struct sched_entity se;
-  struct sched_info sched_info;
-  struct mm_struct *mm;
-  struct files_struct *files;
-  struct thread_struct thread;
-};
-struct pt_regs {
-  unsigned long bp, bx, r10, r9, r8, cx, dx, si, di, orig_ax, ip, sp;
-};
 struct bpf_iter_meta {
   u64 session_id;
 };
@@ -79,128 +34,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 volatile const u32 has_prev_state = 1; /* sched_switch has a fourth argument: kernel 5.18 and later */
 volatile const u64 stack_from_ns = 100000; /* sleeps this long have their functions */
 volatile const u64 sample_asleep_ns = 0; /* a user stack for each so many ns of sleep in calls; 0: none */
-volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
-volatile const u64 scheduler_from = 0; /* where the kernel has the functions of its scheduler, and locks */
-volatile const u64 scheduler_bytes = 0;
 volatile const u8 arguments[2 * CALLS] = {}; /* of each call: what its other registers hold has nothing to do with it */
-volatile const u64 stacks_up_to = 0; /* bytes in the ring, above which a stack finds no room: they are large, and give way first */
-volatile const u32 namespace_inode = 0; /* of our PID namespace; 0: the first one, whose numbers tasks have themselves */
-volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
 
-#define SUM_SLOTS 16 /* calls of a thread that are summed at the same time; a power of two */
-
-#include "known_stack.h"
-
-#define KNOWN_FDS 8 /* a power of two */
-
-/* What descriptors of a thread stand for, as long as `changes` is fd_changes. */
-struct known_fds {
-  u32 changes;
-  u32 fd[KNOWN_FDS];
-  u32 id[KNOWN_FDS];
-};
-
-/* What a thread is doing. */
-enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, ENDING, DEAD };
-
-#define NOT_SEEN 0xffffffff
-#define SCHED_FIFO 1
-#define SCHED_RR 2
-#define NICE_0 120 /* static_prio of a thread with nice 0 */
-
-struct thread {
-  /* What nearly every event needs comes first, in as few lines of the cache as can be: others evict them between two events. */
-  u64 since; /* when the present stretch of time began */
-  u64 call_since; /* 0: in no call */
-  u64 call_sleep_ns;
-  u64 call_runq_ns;
-  u64 call_unknown_ns;
-  u32 state; /* enum state; written last when the rest is ready */
-  u32 number; /* in the trace */
-  u32 call_sleeps;
-  u16 nr;
-  u16 partial;
-  u32 file_id;
-  u32 cpu; /* it ran on last, and the NUMA node of that; NOT_SEEN: it was not seen to run */
-  u32 node;
-  struct totals totals;
-  u32 tid; /* as our PID namespace numbers it */
-  u32 tgid;
-  u32 called; /* the begin or the end of a call was seen */
-  u64 off_since; /* when it left the CPU */
-  u64 slept_ns; /* of the present stay off the CPU, until the waking */
-  u32 task_state;
-  u32 waker_tid;
-  u64 args[6];
-  u64 longest_ns; /* sleep in the call, of which are wait_ips, wait_frames and wait_waker_tid */
-  u32 wait_frames;
-  u32 wait_waker_tid;
-  u32 failures; /* with failed_nr and failed_error, one after another */
-  u32 failed_error;
-  u16 failed_nr;
-  u64 unsampled_sleep_ns; /* in calls, since the last one whose stack was taken */
-  struct known_fds fds;
-  u32 together_bytes;
-  u32 together_count;
-  struct together together;
-  struct known_stack known;
-  u64 wait_ips[FRAMES];
-  u64 summed_since;
-  struct sum sums[SUM_SLOTS];
-};
-
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct thread);
-} threads SEC(".maps");
-
-/* Processes that are traced when the trace begins. */
-struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 65536);
-  __type(key, u32);
-  __type(value, u32);
-} targets SEC(".maps");
-
-struct {
-  __uint(type, BPF_MAP_TYPE_RINGBUF);
-  __uint(max_entries, 1 << 25);
-} ring SEC(".maps");
-
-/* Who threads are, their ends and their sums: few records, which events and stacks leave their room. */
-struct {
-  __uint(type, BPF_MAP_TYPE_RINGBUF);
-  __uint(max_entries, 1 << 23);
-} vital SEC(".maps");
-
-/* until: end of the window, nothing later is counted; 0: not yet known. since: its begin. left_out: see enum left_out. unfinished: threads
- * that could not hand over everything at the end of the window, for lack of room. */
-volatile struct {
-  u64 until;
-  u64 since;
-  u64 left_out;
-  u64 unfinished;
-} window SEC(".data.window");
-
-/* What there was no room for: calls and stays, stacks, requests, threads that ended with their sums, segments of TCP. */
-enum lost { LOST_EVENTS, LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS, LOST_RETRANSMITS };
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 5);
-  __type(key, u32);
-  __type(value, u64);
-} lost SEC(".maps");
-
-/* What is not handed over: stacks; single calls and stays off the CPU, instead of which calls are summed. */
-enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
-#define SUMS_EVERY_NS 1000000000ull
-
-#define TASK_UNINTERRUPTIBLE 0x2
-#define TASK_STOPPED_TRACED 0xc
 #define TASK_DEAD 0x80
-#define TASK_NOLOAD 0x400
 #define ERRNO_MAX 4095
 #define RESTART_FIRST -516 /* ERESTART_RESTARTBLOCK */
 #define RESTART_LAST -512 /* ERESTARTSYS; nobody outside the kernel sees these */
@@ -210,169 +46,6 @@ enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
 #define NR_EXECVE 59
 #define NR_EXECVEAT 322
 #define TS_COMPAT 2
-
-INLINE struct thread *thread_of(struct task_struct *task) {
-  if (!task->bpf_storage) /* a read instead of a call, for each event of each thread of the host */
-    return NULL;
-  struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
-  return t && t->state ? t : NULL;
-}
-
-/* The time; 0 when the window is over. */
-INLINE u64 now_in_window(void) {
-  return window.until ? 0 : bpf_ktime_get_ns();
-}
-
-INLINE void put_head(struct head *head, u32 kind, struct thread *t, u64 ts) {
-  head->kind = kind;
-  head->cpu = bpf_get_smp_processor_id();
-  head->tid = t->tid;
-  head->thread = t->number;
-  head->ts = ts;
-}
-
-INLINE void count_lost(u32 what, u64 how_many) {
-  u64 *n = bpf_map_lookup_elem(&lost, &what);
-  if (n)
-    __sync_fetch_and_add(n, how_many);
-}
-
-#include "namespace.h"
-#include "files.h"
-
-/* Submits without waking the reader, who comes by itself. */
-#define SUBMIT(record) bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP)
-
-/* Hands over the calls and stays that have come together. */
-static __attribute__((noinline)) u32 hand_over(struct thread *t) {
-  u32 bytes = t->together_bytes;
-  if (!bytes || bytes > TOGETHER)
-    return 0;
-  put_head(&t->together.head, CALLS_AND_STAYS, t, t->together_count);
-  if (bpf_ringbuf_output(&ring, &t->together, sizeof(struct head) + bytes, BPF_RB_NO_WAKEUP)) {
-    t->totals.lost += t->together_count;
-    count_lost(LOST_EVENTS, t->together_count);
-    t->known.told = 0;
-  }
-  t->together_bytes = t->together_count = 0;
-  return 0;
-}
-
-/* Room for a call or a stay among those that come together. */
-INLINE void *room_in(struct thread *t, u32 bytes) {
-  if (t->together_bytes > TOGETHER - LARGEST_ENTRY)
-    hand_over(t);
-  u32 at = *(volatile u32 *)&t->together_bytes;
-  if (at > TOGETHER - LARGEST_ENTRY)
-    return NULL;
-  t->together_bytes = at + bytes;
-  t->together_count++;
-  return t->together.entries + at;
-}
-
-/* The time since the last event goes to one sum. */
-INLINE void account(struct thread *t, u64 now) {
-  u64 d = now > t->since ? now - t->since : 0;
-  struct totals *sum = &t->totals;
-  switch (t->state) {
-  case RUNNING:
-    if (t->call_since)
-      sum->system_ns += d;
-    else
-      sum->user_ns += d;
-    break;
-  case SLEEPING:
-    if (t->task_state & TASK_STOPPED_TRACED)
-      sum->stopped_ns += d;
-    else if ((t->task_state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE)
-      sum->sleep_d_ns += d;
-    else
-      sum->sleep_ns += d;
-    t->call_sleep_ns += d;
-    break;
-  case WOKEN:
-    sum->runq_wake_ns += d;
-    t->call_runq_ns += d;
-    break;
-  case PREEMPTED:
-    sum->runq_preempt_ns += d;
-    t->call_runq_ns += d;
-    break;
-  }
-  t->since = now;
-}
-
-/* An event says that the thread is on a CPU, or comes to one, against what is known of it: another event was missed. The time since
- * then is nobody's. */
-INLINE void missed(struct thread *t, u64 now) {
-  u64 d = now > t->since ? now - t->since : 0;
-  t->totals.unknown_ns += d;
-  t->call_unknown_ns += d;
-  t->since = now;
-  t->state = RUNNING;
-}
-
-INLINE void put_name(struct thread *t, struct task_struct *task, u32 kind, u64 now, u32 other_tid) {
-  struct named *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
-  if (!r) {
-    t->totals.lost++;
-    count_lost(LOST_EVENTS, 1);
-    return;
-  }
-  put_head(&r->head, kind, t, now);
-  r->tgid = t->tgid;
-  r->other_tid = other_tid;
-  r->start_ns = task->start_time;
-  bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
-  SUBMIT(r);
-}
-
-/* Reads what the kernel itself has counted; the sums of a thread hold where that began. Whether there was room. */
-INLINE u32 put_end(struct thread *t, struct task_struct *task, u64 now, u32 exited) {
-  struct end *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
-  if (!r)
-    return 0;
-  put_head(&r->head, END, t, now);
-  r->tgid = t->tgid;
-  r->exited = exited;
-  r->totals = t->totals;
-  r->totals.stat_run_ns = task->se.sum_exec_runtime - t->totals.stat_run_ns;
-  r->totals.stat_runq_ns = task->sched_info.run_delay - t->totals.stat_runq_ns;
-  r->totals.stat_slices = task->sched_info.pcount - t->totals.stat_slices;
-  r->totals.minor_faults = task->min_flt - t->totals.minor_faults;
-  r->totals.major_faults = task->maj_flt - t->totals.major_faults;
-  r->totals.policy = task->policy;
-  u32 real_time = task->policy == SCHED_FIFO || task->policy == SCHED_RR;
-  r->totals.priority = real_time ? (s32)task->rt_priority : task->static_prio - NICE_0;
-  SUBMIT(r);
-  return 1;
-}
-
-/* The totals count from now on. */
-INLINE void begin_totals(struct thread *t, struct task_struct *task, u64 now) {
-  __builtin_memset(&t->totals, 0, sizeof(t->totals));
-  t->totals.since = now;
-  t->totals.stat_run_ns = task->se.sum_exec_runtime;
-  t->totals.stat_runq_ns = task->sched_info.run_delay;
-  t->totals.stat_slices = task->sched_info.pcount;
-  t->totals.minor_faults = task->min_flt;
-  t->totals.major_faults = task->maj_flt;
-}
-
-u32 last_number; /* of a thread in the trace */
-
-INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
-  t->number = __sync_fetch_and_add(&last_number, 1) + 1;
-  t->tid = number_of(task);
-  t->tgid = number_of(task->group_leader);
-  t->since = t->off_since = t->summed_since = now;
-  t->cpu = t->node = NOT_SEEN;
-  begin_totals(t, task, now);
-}
-
-#include "sums.h"
-#include "stacks.h"
-#include "interrupts.h"
 
 /* A stay off the CPU, up to now; open: it goes on. Of the longest sleep of a call the functions are kept, for its stack. */
 INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 before_tid, u32 open, u64 now) {
@@ -611,8 +284,6 @@ int waking(u64 *ctx) {
   return 0;
 }
 
-#include "aio.h"
-
 /* A call that begins: its number, and its arguments. */
 INLINE void take_call(struct thread *t, struct task_struct *task, struct pt_regs *regs, u32 nr) {
   t->call_sleep_ns = t->call_runq_ns = t->call_unknown_ns = 0;
@@ -770,7 +441,3 @@ int call_ends(u64 *ctx) {
     put_sums_when_due(t, task, now);
   return 0;
 }
-
-#include "uring.h"
-#include "retransmits.h"
-#include "block.h"

@@ -7,8 +7,8 @@ use leadline_clockwork::monotonic_ns;
 use leadline_errors::Result;
 
 use crate::cpus::online_cpus;
-use crate::look::Addresses;
 use crate::perf::PerfTrace;
+use crate::proc_threads::Addresses;
 use crate::programs::Options;
 use crate::record::{Record, Totals};
 use crate::source::Source;
@@ -65,7 +65,7 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
                 napper.end();
                 // The sums come with its last switch, some moments after its parent knows of its end; or there is no room for them.
                 loop {
-                    source.drain(&mut note);
+                    source.drain(1, &mut note);
                     if ended.get() || source.lost().threads > lost || monotonic_ns() > wait_until {
                         break;
                     }

@@ -1,7 +1,7 @@
 //! Where threads spend their time, call by call: system calls, sleeps and waits for a CPU of any process, traced by BPF.
 //!
 //! [`programs`] loads the programs of `bpf/` and hands over their records, [`record`] reads them, [`KernelProbe`] is the work of one
-//! beat of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
+//! tick of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
 //! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
 
 mod accounting;
@@ -14,10 +14,10 @@ mod functions;
 mod governor;
 mod jit;
 mod kernel_stacks;
-mod look;
 mod objects;
 mod perf;
 mod probe;
+mod proc_threads;
 pub mod programs;
 pub mod record;
 mod retransmits;

@@ -17,7 +17,7 @@ use perf_event_open_sys::ioctls;
 
 use crate::accounting::{Accounting, Event, Sampled, What};
 use crate::governor::Detail;
-use crate::look::{counters, look, threads_of, Addresses};
+use crate::proc_threads::{counters, look, threads_of, Addresses};
 use crate::programs::Options;
 use crate::record::Record;
 use crate::ring::{attributes, half, open_event, records, time_at_end, word, Ring};

@@ -1,11 +1,11 @@
-//! One trace as the work of a beat: what the programs handed over since the last beat, into the tables.
+//! One trace as the work of a tick: what the programs handed over since the last tick, into the tables.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use leadline_capture::Value;
-use leadline_clockwork::{monotonic_ns, thread_cpu_ns, OpenTables, Work};
+use leadline_clockwork::{monotonic_ns, thread_cpu_ns, OpenTables, Tick};
 use leadline_errors::Error;
 
 use crate::aio::Aios;
@@ -26,6 +26,8 @@ use crate::uring::UringOps;
 
 /// Records taken into memory before they are written as columns.
 const AT_ONCE: usize = 1 << 16;
+/// How many times what the ring holds is read at a tick: then the governor looks, and whether to stop.
+const AT_A_TICK: usize = 8;
 
 /// What is counted while the trace goes on.
 #[derive(Debug, Default)]
@@ -109,7 +111,7 @@ impl KernelProbe {
         })
     }
 
-    /// Begins to trace: what the processes do from now on is handed over at the beats.
+    /// Begins to trace: what the processes do from now on is handed over at the ticks.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -118,7 +120,7 @@ impl KernelProbe {
             stacks.begin(&self.pids);
         }
         // Requests of the whole host come as soon as the programs are attached, and fill the ring while it is calibrated.
-        self.source.drain(|_| {});
+        self.source.drain(1, |_| {});
         self.lost_before = self.source.lost();
         self.threads.begin(self.source.newest());
         self.source.trace(&self.pids)
@@ -150,7 +152,7 @@ impl KernelProbe {
         Ok(())
     }
 
-    fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
+    fn drain(&mut self, rings: usize, tables: &mut OpenTables) -> Result<(), Error> {
         let (mut ends, mut sums) = (Vec::new(), Vec::new());
         let mut outcome = Ok(());
         // Stacks from before are all in the ring now.
@@ -160,7 +162,7 @@ impl KernelProbe {
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
         let (files, uring_ops, retransmits) = (&mut self.files, &mut self.uring_ops, &mut self.retransmits);
         let aios = &mut self.aios;
-        self.source.drain(|record| {
+        self.source.drain(rings, |record| {
             *records += 1;
             match record {
                 Record::Named(head, named) => threads.named(head, &named),
@@ -231,8 +233,8 @@ impl KernelProbe {
     }
 }
 
-impl Work for KernelProbe {
-    fn beat(&mut self, _ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+impl KernelProbe {
+    fn read(&mut self, rings: usize, tables: &mut OpenTables) -> Result<(), Error> {
         if !self.named {
             self.named = true;
             tables.write_rows(
@@ -240,17 +242,23 @@ impl Work for KernelProbe {
                 syscalls::all().map(|(nr, name)| vec![Value::Int(nr.into()), Value::Text(name)]),
             )?;
         }
-        self.drain(tables)?;
+        self.drain(rings, tables)?;
         self.govern(tables)
     }
+}
 
-    fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
-        self.beat(ts, tables)?;
+impl Tick for KernelProbe {
+    fn tick(&mut self, _ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        self.read(AT_A_TICK, tables)
+    }
+
+    fn last(&mut self, _ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        self.read(1, tables)?;
         let end = monotonic_ns();
         let mut unfinished = u64::MAX;
         loop {
             let left = self.source.end(end as u64)?;
-            self.drain(tables)?;
+            self.drain(1, tables)?;
             if left == 0 || left >= unfinished {
                 self.counts.lost_threads.fetch_add(left, Relaxed);
                 break;

@@ -117,6 +117,9 @@ pub struct Programs {
     ring: RingBuf<MapData>,
     /// Names, ends and sums of threads.
     vital: RingBuf<MapData>,
+    /// How much fits into each.
+    ring_bytes: usize,
+    vital_bytes: usize,
     named: Numbers,
     newest: u32,
     sample_cpu_hz: u32,
@@ -144,6 +147,7 @@ impl Programs {
         let arguments = syscalls::arguments();
         let scheduler_bytes = options.scheduler.1.saturating_sub(options.scheduler.0);
         let (stacks_up_to, namespace_inode) = (u64::from(options.ring_bytes) / 2, namespace_inode());
+        let vital_bytes = (options.ring_bytes / 4).max(SMALLEST_RING);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -163,7 +167,7 @@ impl Programs {
             .override_global("first_failures", &options.first_failures, true)
             .override_global("stacks_up_to", &stacks_up_to, true)
             .override_global("namespace_inode", &namespace_inode, true)
-            .map_max_entries("vital", (options.ring_bytes / 4).max(SMALLEST_RING))
+            .map_max_entries("vital", vital_bytes)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
         for (name, tracepoint) in TRACEPOINTS {
@@ -195,6 +199,8 @@ impl Programs {
             ebpf,
             ring,
             vital,
+            ring_bytes: options.ring_bytes as usize,
+            vital_bytes: vital_bytes as usize,
             named: Numbers::default(),
             newest: 0,
             sample_cpu_hz,
@@ -290,13 +296,21 @@ impl Programs {
     }
 
     /// Calls `each` with each record that is there: of a thread first who it is, and its end before the last of its events.
-    pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
-        self.newest = self.newest.max(drain_vital(&mut self.vital, &mut self.named, &mut each));
-        while let Some(record) = self.ring.next() {
+    ///
+    /// With what comes meanwhile, no more than `rings` times what the ring holds is read: where it comes faster than it is read, this ends
+    /// nevertheless. Once is enough for all that was there at the beginning.
+    pub fn drain(&mut self, rings: usize, mut each: impl FnMut(&[u8])) {
+        let bytes = self.vital_bytes;
+        self.newest = self.newest.max(drain_vital(&mut self.vital, bytes, &mut self.named, &mut each));
+        let mut left = self.ring_bytes.saturating_mul(rings);
+        while left > 0 {
+            let Some(record) = self.ring.next() else { break };
+            left = left.saturating_sub(in_ring(&record));
             // Who a thread is was handed over before its first event, though perhaps after the other ring was looked at.
             let thread = thread_of(&record);
             if thread != 0 && !self.named.contains(&thread) {
-                self.newest = self.newest.max(drain_vital(&mut self.vital, &mut self.named, &mut each)).max(thread);
+                self.newest =
+                    self.newest.max(drain_vital(&mut self.vital, bytes, &mut self.named, &mut each)).max(thread);
                 self.named.insert(thread);
             }
             each(&record);
@@ -346,10 +360,17 @@ impl Programs {
     }
 }
 
-/// Reads the ring of names, ends and sums; the highest number of a thread in it.
-fn drain_vital(vital: &mut RingBuf<MapData>, named: &mut Numbers, mut each: impl FnMut(&[u8])) -> u32 {
-    let mut newest = 0;
-    while let Some(record) = vital.next() {
+/// What a record takes in a ring: its head of 8 bytes, too, and up to the next 8.
+fn in_ring(record: &[u8]) -> usize {
+    8 + record.len().next_multiple_of(8)
+}
+
+/// Reads the ring of names, ends and sums, of so many bytes; the highest number of a thread in it.
+fn drain_vital(vital: &mut RingBuf<MapData>, bytes: usize, named: &mut Numbers, mut each: impl FnMut(&[u8])) -> u32 {
+    let (mut newest, mut left) = (0, bytes);
+    while left > 0 {
+        let Some(record) = vital.next() else { break };
+        left = left.saturating_sub(in_ring(&record));
         let thread = thread_of(&record);
         newest = newest.max(thread);
         named.insert(thread);

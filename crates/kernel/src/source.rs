@@ -4,8 +4,8 @@ use leadline_errors::Result;
 
 use crate::cpus::online_cpus;
 use crate::governor::Detail;
-use crate::look::Addresses;
 use crate::perf::PerfTrace;
+use crate::proc_threads::Addresses;
 use crate::programs::{Options, Programs, SMALLEST_RING};
 use crate::record::{read, Record};
 
@@ -104,10 +104,10 @@ impl Source {
         }
     }
 
-    /// Calls `each` with each record that is there.
-    pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) {
+    /// Calls `each` with each record that is there, and with what comes meanwhile, up to so many times what the ring holds.
+    pub fn drain(&mut self, rings: usize, mut each: impl FnMut(Record<'_>)) {
         match self {
-            Source::Bpf(programs) => programs.drain(|bytes| read(bytes, &mut each)),
+            Source::Bpf(programs) => programs.drain(rings, |bytes| read(bytes, &mut each)),
             Source::Perf(trace) => trace.drain(each),
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Value};
 
-use crate::histogram::Times;
+use leadline_histogram::Times;
 
 /// How long before the moment the thread stops sleeping and reads the clock instead.
 const SPIN_NS: i64 = 60_000;

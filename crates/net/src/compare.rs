@@ -8,10 +8,10 @@ use serde_json::{json, Value};
 
 use crate::address::{connect, resolve, Address, Place, Socket};
 use crate::fault::{Fault, Outcome};
-use crate::histogram::Times;
 use crate::icmp::Pinger;
 use crate::postgres::ask_for_tls;
 use crate::rtt::Line;
+use leadline_histogram::Times;
 
 /// What answers at the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use serde_json::{json, Value};
 use crate::address::{connect, resolve, Place};
 use crate::fault::Outcome;
 use crate::first_answer::{self, Answer};
-use crate::histogram::Times;
 use crate::mysql;
 use crate::postgres::{ask_for_tls, Login, Session};
+use leadline_histogram::Times;
 
 /// How often.
 #[derive(Debug, Clone, Copy)]

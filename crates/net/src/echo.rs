@@ -3,10 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use leadline_errors::{Error, Kind};
+use parking_lot::Mutex;
 use serde_json::{json, Value};
 
 use crate::frame::{Header, HEADER};
@@ -33,8 +34,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn open(&self) -> std::sync::MutexGuard<'_, Vec<(u64, TcpStream)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> parking_lot::MutexGuard<'_, Vec<(u64, TcpStream)>> {
+        self.open.lock()
     }
 }
 

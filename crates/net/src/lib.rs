@@ -7,6 +7,7 @@
 //! caller allowed.
 
 pub mod address;
+pub mod channel;
 pub mod clock;
 pub mod compare;
 pub mod dbping;
@@ -16,7 +17,6 @@ pub mod fault;
 pub mod fetch;
 pub mod first_answer;
 pub mod frame;
-pub mod histogram;
 pub mod icmp;
 pub mod link;
 pub mod mysql;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::address::Socket;
+use crate::channel::Channel;
 use crate::fault::{Fault, Outcome};
 
 /// Bytes that are read at once.
@@ -86,6 +87,18 @@ impl Link {
             received: 0,
             fd,
         }
+    }
+
+    /// The connection itself, without what was read of it and not taken; None of one that failed.
+    pub(crate) fn into_channel(self) -> Option<Channel> {
+        Some(match self.stream? {
+            Stream::Tcp(stream) => Channel::plain(Socket::Tcp(stream)),
+            Stream::Unix(stream) => Channel::plain(Socket::Unix(stream)),
+            Stream::Tls(stream) => {
+                let StreamOwned { conn, sock } = *stream;
+                Channel::encrypted(sock, conn)
+            }
+        })
     }
 
     /// Our address and that of the other end; None of a unix socket.

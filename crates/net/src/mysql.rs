@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use ring::digest;
+use leadline_mysql_protocol::capability::SSL;
+use leadline_mysql_protocol::packet::{AUTH_MORE_DATA, EOF, ERR, HEAD, OK};
+use leadline_mysql_protocol::{auth, command, packet, ErrorPacket, Greeting};
 use serde_json::{json, Value};
 
 use crate::address::{connect, resolve, Address, Place};
@@ -16,12 +18,6 @@ use crate::postgres::{Login, SslMode};
 use crate::tls::{self, Check};
 
 const LONGEST: usize = 1 << 20;
-const PROTOCOL_41: u32 = 1 << 9;
-const SSL: u32 = 1 << 11;
-const SECURE_CONNECTION: u32 = 1 << 15;
-const PLUGIN_AUTH: u32 = 1 << 19;
-const CONNECT_WITH_DB: u32 = 1 << 3;
-const UTF8: u8 = 45;
 
 /// What each part of a login took.
 #[derive(Debug, Clone)]
@@ -58,14 +54,6 @@ pub struct Session {
     statement: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Greeting {
-    version: String,
-    capabilities: u32,
-    salt: Vec<u8>,
-    plugin: String,
-}
-
 impl Session {
     /// Logs in.
     pub fn open(login: &Login) -> Outcome<(Session, Phases)> {
@@ -90,23 +78,14 @@ impl Session {
                 greeting_ns,
                 tls_ns,
                 login_ns,
-                version: greeting.version,
+                version: String::from_utf8_lossy(greeting.version).into_owned(),
                 method,
                 address,
             },
         ))
     }
 
-    fn flags(login: &Login, encrypted: bool) -> u32 {
-        let database = if login.database.is_empty() { 0 } else { CONNECT_WITH_DB };
-        PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | database | if encrypted { SSL } else { 0 }
-    }
-
-    fn head(flags: u32) -> Vec<u8> {
-        [flags.to_le_bytes().as_slice(), &(1_u32 << 24).to_le_bytes(), &[UTF8], &[0; 23]].concat()
-    }
-
-    fn encrypt(&mut self, login: &Login, greeting: &Greeting) -> Outcome<Option<i64>> {
+    fn encrypt(&mut self, login: &Login, greeting: &Greeting<'_>) -> Outcome<Option<i64>> {
         let Place::Tcp(host, _) = &login.place else { return Ok(None) };
         if login.ssl == SslMode::Disable {
             return Ok(None);
@@ -125,40 +104,40 @@ impl Session {
         };
         self.link.phase = "tls";
         let began = now_ns();
-        self.send(&Self::head(Self::flags(login, true)))?;
+        self.send(&leadline_mysql_protocol::request_tls(&login.database))?;
         self.link.start_tls(tls::client(host, &check)?)?;
         Ok(Some(now_ns() - began))
     }
 
-    fn authenticate(&mut self, login: &Login, greeting: &Greeting, encrypted: bool) -> Outcome<String> {
+    fn authenticate(&mut self, login: &Login, greeting: &Greeting<'_>, encrypted: bool) -> Outcome<String> {
         self.link.phase = "authenticate";
         self.link.allow(self.timeout);
         let password = login.password.clone().unwrap_or_default();
-        let mut plugin = greeting.plugin.clone();
-        let scrambled = scramble(&plugin, &password, &greeting.salt)?;
-        let mut answer = Self::head(Self::flags(login, encrypted));
-        answer.extend_from_slice(&[login.user.as_bytes(), b"\0", &[scrambled.len() as u8], &scrambled].concat());
-        if !login.database.is_empty() {
-            answer.extend_from_slice(&[login.database.as_bytes(), b"\0"].concat());
-        }
-        answer.extend_from_slice(&[plugin.as_bytes(), b"\0"].concat());
-        self.send(&answer)?;
+        let mut plugin = match greeting.plugin {
+            [] => auth::NATIVE.to_owned(),
+            name => String::from_utf8_lossy(name).into_owned(),
+        };
+        let salt = greeting.salt.as_deref().ok_or_else(|| not_mysql("greeting"))?;
+        let proven = proof(&plugin, &password, salt)?;
+        self.send(&leadline_mysql_protocol::login(&login.user, &login.database, &plugin, &proven, encrypted))?;
         loop {
             let packet = self.packet()?;
             match packet.split_first() {
-                Some((0, _)) => return Ok(plugin),
-                Some((0xff, rest)) => return Err(refused("authenticate", rest)),
+                Some((&OK, _)) => return Ok(plugin),
+                Some((&ERR, _)) => return Err(refused("authenticate", &packet)),
                 // Another plugin: its name, a zero, and a new salt.
-                Some((0xfe, rest)) => {
+                Some((&EOF, rest)) => {
                     let mut parts = rest.splitn(2, |byte| *byte == 0);
                     plugin = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
                     let salt = parts.next().unwrap_or_default();
-                    let scrambled = scramble(&plugin, &password, salt.strip_suffix(b"\0").unwrap_or(salt))?;
-                    self.send(&scrambled)?;
+                    let proven = proof(&plugin, &password, salt.strip_suffix(b"\0").unwrap_or(salt))?;
+                    self.send(&proven)?;
                 }
-                Some((1, [3])) => {} // the password is in the server's cache; OK follows
-                Some((1, [4])) if encrypted => self.send(&[password.as_bytes(), b"\0"].concat())?,
-                Some((1, [4])) => {
+                Some((&AUTH_MORE_DATA, [auth::IS_CACHED])) => {} // the password is in the server's cache; OK follows
+                Some((&AUTH_MORE_DATA, [auth::WANTS_PASSWORD])) if encrypted => {
+                    self.send(&[password.as_bytes(), b"\0"].concat())?
+                }
+                Some((&AUTH_MORE_DATA, [auth::WANTS_PASSWORD])) => {
                     let text = "the server wants the password itself, which is sent over TLS only";
                     return Err(Fault::new("authenticate", "unsupported", text));
                 }
@@ -169,12 +148,13 @@ impl Session {
 
     /// One empty round trip: COM_PING.
     pub fn ping(&mut self) -> Outcome<i64> {
-        self.command("ping", &[0x0e]).map(|(took, _)| took)
+        self.command("ping", &[command::PING]).map(|(took, _)| took)
     }
 
     /// Prepares the statement of `execute`.
     pub fn prepare(&mut self) -> Outcome<i64> {
-        let (mut took, answer) = self.command("prepare", b"\x16SELECT 1")?;
+        let (mut took, answer) =
+            self.command("prepare", &[&[command::STMT_PREPARE], b"SELECT 1".as_slice()].concat())?;
         let id = answer
             .get(1..5)
             .and_then(|id| id.try_into().ok())
@@ -195,11 +175,12 @@ impl Session {
     pub fn execute(&mut self) -> Outcome<i64> {
         let id = self.statement.ok_or_else(|| Fault::protocol("execute", "nothing was prepared"))?;
         let began = now_ns();
-        let (_, first) = self.command("execute", &[[0x17].as_slice(), &id.to_le_bytes(), &[0, 1, 0, 0, 0]].concat())?;
-        if first.first() != Some(&0) {
+        let (_, first) = self
+            .command("execute", &[[command::STMT_EXECUTE].as_slice(), &id.to_le_bytes(), &[0, 1, 0, 0, 0]].concat())?;
+        if first.first() != Some(&OK) {
             // Columns up to a mark of their end, then rows up to another.
             for _ in 0..2 {
-                while self.packet()?.first() != Some(&0xfe) {}
+                while self.packet()?.first() != Some(&EOF) {}
             }
         }
         Ok(now_ns() - began)
@@ -208,7 +189,7 @@ impl Session {
     /// Says good-bye.
     pub fn close(mut self) {
         self.sequence = 0;
-        let _ = self.send(&[1]); // it is over either way
+        let _ = self.send(&[command::QUIT]); // it is over either way
     }
 
     fn command(&mut self, phase: &'static str, body: &[u8]) -> Outcome<(i64, Vec<u8>)> {
@@ -220,22 +201,22 @@ impl Session {
         let answer = self.packet()?;
         let took = now_ns() - began;
         match answer.split_first() {
-            Some((0xff, rest)) => Err(refused(phase, rest)),
+            Some((&ERR, _)) => Err(refused(phase, &answer)),
             Some(_) => Ok((took, answer)),
             None => Err(not_mysql(phase)),
         }
     }
 
     fn send(&mut self, body: &[u8]) -> Outcome<()> {
-        let length = (body.len() as u32).to_le_bytes();
-        let packet = [&length[..3], &[self.sequence], body].concat();
+        let packet = packet::packet(self.sequence, body);
         self.sequence = self.sequence.wrapping_add(1);
         self.link.send(&packet)
     }
 
     fn packet(&mut self) -> Outcome<Vec<u8>> {
-        let head = self.link.take(4)?;
-        let (length, sequence) = (u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize, head[3]);
+        let head = self.link.take(HEAD)?;
+        let (length, sequence) = packet::head([head[0], head[1], head[2], head[3]]);
+        let length = length as usize;
         if length == 0 || length > LONGEST {
             return Err(not_mysql(self.link.phase));
         }
@@ -248,70 +229,33 @@ fn not_mysql(phase: &'static str) -> Fault {
     Fault::protocol(phase, "the answer is not that of a MySQL server")
 }
 
-/// An error packet: number, SQLSTATE, message.
-fn refused(phase: &'static str, rest: &[u8]) -> Fault {
+/// What the server says against something.
+fn refused(phase: &'static str, body: &[u8]) -> Fault {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match rest {
-        [low, high, b'#', rest @ ..] if rest.len() >= 5 => {
-            let number = u16::from_le_bytes([*low, *high]);
-            Fault { phase, cause: text(&rest[..5]), text: format!("{} (error {number})", text(&rest[5..])) }
-        }
-        [low, high, rest @ ..] => {
-            Fault { phase, cause: format!("error {}", u16::from_le_bytes([*low, *high])), text: text(rest) }
-        }
-        _ => not_mysql(phase),
+    let Some(error) = ErrorPacket::parse(body) else { return not_mysql(phase) };
+    let (number, message) = (error.number, text(error.message));
+    match error.sqlstate {
+        Some(state) => Fault { phase, cause: text(state), text: format!("{message} (error {number})") },
+        None => Fault { phase, cause: format!("error {number}"), text: message },
     }
 }
 
 /// Version 10 of the greeting.
-fn greeting(packet: &[u8]) -> Outcome<Greeting> {
-    let bad = || not_mysql("greeting");
-    let rest = match packet.split_first() {
-        Some((10, rest)) => rest,
-        Some((0xff, rest)) => return Err(refused("greeting", rest)), // such as: too many connections
-        _ => return Err(bad()),
-    };
-    let end = rest.iter().position(|byte| *byte == 0).ok_or_else(bad)?;
-    let version = String::from_utf8_lossy(&rest[..end]).into_owned();
-    let rest = &rest[end + 1..];
-    // thread id 4, salt 8, a zero, capabilities 2, charset 1, status 2, capabilities 2, length of the salt 1, zeros 10
-    if rest.len() < 31 {
-        return Err(bad());
+fn greeting(packet: &[u8]) -> Outcome<Greeting<'_>> {
+    match packet.first() {
+        Some(&ERR) => Err(refused("greeting", packet)), // such as: too many connections
+        _ if !Greeting::is_known(packet) => Err(not_mysql("greeting")),
+        _ => {
+            let found = Greeting::parse(packet).ok().filter(|greeting| greeting.salt.is_some());
+            found.ok_or_else(|| not_mysql("greeting"))
+        }
     }
-    let capabilities =
-        u32::from(u16::from_le_bytes([rest[13], rest[14]])) | u32::from(u16::from_le_bytes([rest[18], rest[19]])) << 16;
-    let length = usize::from(rest[20]).max(21) - 8;
-    let second = rest.get(31..31 + length).ok_or_else(bad)?;
-    let mut salt = rest[4..12].to_vec();
-    salt.extend_from_slice(second.strip_suffix(b"\0").unwrap_or(second));
-    let name = rest.get(31 + length..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-    let plugin =
-        if name.is_empty() { "mysql_native_password".into() } else { String::from_utf8_lossy(name).into_owned() };
-    Ok(Greeting { version, capabilities, salt, plugin })
 }
 
 /// What proves the password to a server with this plugin.
-fn scramble(plugin: &str, password: &str, salt: &[u8]) -> Outcome<Vec<u8>> {
-    if password.is_empty() {
-        return Ok(Vec::new());
-    }
-    let hash = |kind, parts: &[&[u8]]| digest::digest(kind, &parts.concat()).as_ref().to_vec();
-    let xor = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect();
-    match plugin {
-        "mysql_native_password" => {
-            let kind = &digest::SHA1_FOR_LEGACY_USE_ONLY;
-            let once = hash(kind, &[password.as_bytes()]);
-            let twice = hash(kind, &[&once]);
-            Ok(xor(&once, &hash(kind, &[salt, &twice])))
-        }
-        "caching_sha2_password" => {
-            let kind = &digest::SHA256;
-            let once = hash(kind, &[password.as_bytes()]);
-            let twice = hash(kind, &[&once]);
-            Ok(xor(&once, &hash(kind, &[&twice, salt])))
-        }
-        other => Err(Fault::new("authenticate", "unsupported", format!("the server wants the plugin {other}"))),
-    }
+fn proof(plugin: &str, password: &str, salt: &[u8]) -> Outcome<Vec<u8>> {
+    let unknown = || Fault::new("authenticate", "unsupported", format!("the server wants the plugin {plugin}"));
+    auth::proof(plugin, password, salt).ok_or_else(unknown)
 }
 
 #[cfg(test)]
@@ -319,35 +263,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_for_a_greeting_are_a_fault_and_no_panic() {
-        let whole = [
-            b"\x0a8.0.36\0".as_slice(),
-            &[1, 0, 0, 0],
-            b"12345678",
-            &[0, 0xff, 0xff, 45, 2, 0, 0xff, 0xdf, 21],
-            &[0; 10],
-            b"abcdefghijkl\0",
-            b"caching_sha2_password\0",
-        ]
-        .concat();
-        let found = greeting(&whole).unwrap();
-        assert_eq!((found.version.as_str(), found.plugin.as_str()), ("8.0.36", "caching_sha2_password"));
-        assert_eq!(found.salt, b"12345678abcdefghijkl");
-        assert_ne!(found.capabilities & SSL, 0);
-        (0..whole.len()).for_each(|n| drop(greeting(&whole[..n])));
+    fn a_server_that_refuses_says_why() {
         assert!(greeting(b"HTTP/1.1 400").is_err());
         let full = greeting(b"\xff\x10\x04Too many connections").unwrap_err();
         assert_eq!((full.cause.as_str(), full.text.as_str()), ("error 1040", "Too many connections"));
-    }
-
-    #[test]
-    fn a_password_is_proven_and_not_sent() {
-        let salt = b"12345678abcdefghijkl";
-        for (plugin, length) in [("mysql_native_password", 20), ("caching_sha2_password", 32)] {
-            let proof = scramble(plugin, "secret", salt).unwrap();
-            assert_eq!(proof.len(), length);
-            assert!(!proof.windows(6).any(|part| part == b"secret"));
-        }
-        assert_eq!(scramble("dialog", "x", salt).unwrap_err().cause, "unsupported");
+        let denied = refused("authenticate", b"\xff\x15\x04#28000Access denied");
+        assert_eq!((denied.cause.as_str(), denied.text.as_str()), ("28000", "Access denied (error 1045)"));
+        assert_eq!(refused("ping", b"\xff\x10").cause, not_mysql("ping").cause);
+        assert_eq!(proof("dialog", "x", b"12345678").unwrap_err().cause, "unsupported");
     }
 }

@@ -23,9 +23,9 @@ use crate::address::{connect, resolve, Address, Place, Socket};
 use crate::clock::{exact_timers, now_ns, wait_until};
 use crate::fault::{Fault, Outcome};
 use crate::frame::{Header, HEADER, LONGEST};
-use crate::histogram::Times;
 use crate::piece::{Piece, PIECE};
 use crate::tcp_info::TcpInfo;
+use leadline_histogram::Times;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 /// How long a read waits before it looks whether it shall stop.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use leadline_net::address::Place;
 use leadline_net::postgres::{Login, Session, SslMode};
 use leadline_net::{mysql, rtt};
-use leadline_noise::{noise, Random};
+use leadline_testdata::{noise, Random};
 
 const ROUNDS: u64 = 300;
 

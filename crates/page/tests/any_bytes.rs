@@ -1,8 +1,8 @@
 //! Whatever the bytes, a page is taken apart without a panic, its regions tile it, and both ways of checking agree.
 
-use leadline_noise::{plausible, put, Random};
 use leadline_page::postgres::{check, checksum, dissect_block, Fork, Kind};
 use leadline_page::{regions, FieldKind};
+use leadline_testdata::{plausible, put, Random};
 
 fn assert_sound(page: &[u8], fork: Fork) {
     let found = dissect_block(page, fork, 7);

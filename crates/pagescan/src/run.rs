@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use leadline_bytes::ReadBuffer;
 use leadline_errors::Error;
 use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
+use parking_lot::Mutex;
 
 use crate::error::cannot_read;
 use crate::files::{find, Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
 use crate::layout::read_at;
-use crate::look::{check_fast, look_again, LOOKS};
 use crate::passed::PassedOver;
+use crate::reread::{check_fast, look_again, LOOKS};
 use crate::segments::{gap_before, too_long};
 use crate::tables::Tables;
 
@@ -169,9 +170,9 @@ impl Run {
                 };
                 if let Err(e) = worker.work(folder) {
                     shared.stop.store(true, Relaxed);
-                    lock(&shared.error).get_or_insert(e);
+                    shared.error.lock().get_or_insert(e);
                 }
-                lock(&shared.summary).add(&worker.summary);
+                shared.summary.lock().add(&worker.summary);
                 shared.running.fetch_sub(1, Relaxed);
             })
         };
@@ -215,9 +216,9 @@ impl Run {
         if let Some(panic) = panics.first() {
             return Err(Error::fault("looked at pages", &**panic));
         }
-        match lock(&self.shared.error).take() {
+        match self.shared.error.lock().take() {
             Some(e) => Err(e),
-            None => Ok(lock(&self.shared.summary).clone()),
+            None => Ok(self.shared.summary.lock().clone()),
         }
     }
 }
@@ -226,10 +227,6 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thread.
@@ -284,7 +281,7 @@ impl Worker<'_> {
     }
 
     fn next_piece(&self) -> Option<(usize, u64)> {
-        let mut next = lock(&self.shared.next);
+        let mut next = self.shared.next.lock();
         loop {
             if self.shared.stop.load(Relaxed) {
                 return None;
@@ -309,7 +306,7 @@ impl Worker<'_> {
             return false;
         };
         let (mut bytes, until) = (end - offset, data / PIECE * PIECE);
-        let mut next = lock(&self.shared.next);
+        let mut next = self.shared.next.lock();
         if next.file == number && next.offset < until {
             bytes += until - next.offset;
             next.offset = until;

@@ -1,7 +1,7 @@
 //! Rows of the tables `page`, `heap_tuple`, `index_item` and `page_file`, on their way to Parquet.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{BatchBuilder, TableWriter, Value, WriterOptions};
@@ -15,6 +15,7 @@ use leadline_page::Tid;
 
 use crate::files::RelationFile;
 use leadline_errors::Error;
+use parking_lot::Mutex;
 
 /// Rows that make a batch: with those of one more page not more than a page of the Parquet file takes.
 const BATCH: usize = 16_000;
@@ -106,7 +107,7 @@ impl Table {
         self.in_segment += rows;
         if self.in_segment >= SEGMENT {
             self.in_segment = 0;
-            let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _storing = storing.lock();
             self.writer.roll()?;
         }
         Ok(())
@@ -215,7 +216,7 @@ impl Tables {
     fn flush_pages(&mut self, storing: &Mutex<()>) -> Result<(), Error> {
         let batch = self.page_rows.finish()?;
         self.pages.write(&batch)?;
-        let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _storing = storing.lock();
         Ok(self.pages.roll()?)
     }
 
@@ -224,7 +225,7 @@ impl Tables {
         self.heap.flush(storing)?;
         self.index.flush(storing)?;
         self.flush_pages(storing)?;
-        let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _storing = storing.lock();
         let mut rows = Vec::new();
         for writer in [self.heap.writer, self.index.writer, self.pages] {
             let name = writer.spec().name;

@@ -4,7 +4,6 @@ use crate::error::Error;
 use leadline_calltrace::Format;
 use leadline_errors::{Error as Said, Kind};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -23,12 +22,12 @@ type Row = (usize, String, u64, Option<u64>);
 /// Folds a file: what was read, and the tree as rows.
 #[pyfunction]
 #[pyo3(signature = (path, *, format=None, depth=None))]
-pub(crate) fn fold<'py>(
-    py: Python<'py>,
+pub(crate) fn fold(
+    py: Python<'_>,
     path: PathBuf,
     format: Option<&str>,
     depth: Option<usize>,
-) -> Result<(Bound<'py, PyDict>, Vec<Row>), PyErr> {
+) -> PyResult<(Read, Vec<Row>)> {
     let format = format.and_then(|name| Format::ALL.into_iter().find(|format| format.name() == name));
     let place = path.display().to_string();
     let work = || -> Result<_, Said> {
@@ -47,15 +46,31 @@ pub(crate) fn fold<'py>(
     let rows = tree.rows(depth.unwrap_or(usize::MAX));
     let rows =
         rows.map(|(depth, node)| (depth, tree.name(node).to_string(), node.count, node.timed.then_some(node.total_ns)));
-    let read = PyDict::new(py);
-    read.set_item("format", tree.format.name())?;
-    read.set_item("bytes", tree.bytes)?;
-    read.set_item("lines", tree.lines)?;
-    read.set_item("calls", tree.calls)?;
-    read.set_item("threads", tree.threads())?;
-    read.set_item("unknown_lines", tree.unknown)?;
-    read.set_item("first_unknown", &tree.first_unknown)?;
-    read.set_item("returns_alone", tree.returns_alone)?;
-    read.set_item("calls_left_out", tree.left_out)?;
-    Ok((read, rows.collect()))
+    let rows = rows.collect();
+    let read = Read {
+        format: tree.format.name(),
+        bytes: tree.bytes,
+        lines: tree.lines,
+        calls: tree.calls,
+        threads: tree.threads(),
+        unknown_lines: tree.unknown,
+        returns_alone: tree.returns_alone,
+        calls_left_out: tree.left_out,
+        first_unknown: tree.first_unknown,
+    };
+    Ok((read, rows))
+}
+
+/// What was read.
+#[derive(IntoPyObject)]
+pub(crate) struct Read {
+    format: &'static str,
+    bytes: u64,
+    lines: u64,
+    calls: u64,
+    threads: usize,
+    unknown_lines: u64,
+    first_unknown: Option<String>,
+    returns_alone: u64,
+    calls_left_out: u64,
 }

@@ -2,7 +2,6 @@
 
 use leadline_errors::{Error as Said, Kind};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 /// Any error of the Rust crates, on its way to Python.
 #[derive(Debug)]
@@ -40,12 +39,19 @@ impl From<Error> for PyErr {
 }
 
 /// An error as Python's `LeadlineError.as_dict` gives it.
-pub(crate) fn error_dict<'py>(py: Python<'py>, e: &Said) -> PyResult<Bound<'py, PyDict>> {
-    let error = PyDict::new(py);
-    error.set_item("kind", e.kind.as_str())?;
-    error.set_item("message", &e.message)?;
-    error.set_item("detail", &e.detail)?;
-    error.set_item("hint", &e.hint)?;
-    error.set_item("where", &e.place)?;
-    Ok(error)
+#[derive(IntoPyObject)]
+pub(crate) struct ErrorDict {
+    kind: &'static str,
+    message: String,
+    detail: String,
+    hint: String,
+    #[pyo3(item("where"))]
+    place: String,
+}
+
+impl From<&Said> for ErrorDict {
+    fn from(e: &Said) -> ErrorDict {
+        let Said { kind, message, detail, hint, place } = e.clone();
+        ErrorDict { kind: kind.as_str(), message, detail, hint, place }
+    }
 }

@@ -5,7 +5,8 @@ use leadline_page::informix;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::page::set_taken_apart;
+use crate::dict::joined;
+use crate::page::TakenApart;
 
 /// One page, taken apart.
 #[pyfunction]
@@ -17,11 +18,15 @@ pub(crate) fn informix_page<'py>(
     row_size: Option<u16>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let found = if version_15 { informix::dissect_15(page) } else { informix::dissect(page, row_size) };
-    let out = PyDict::new(py);
-    out.set_item("kind", found.kind)?;
-    out.set_item("computed_checksum", informix::cksum(page))?;
-    set_taken_apart(&out, &found.parts, &found.wrong, page.len())?;
-    Ok(out)
+    let page_type = PageType { kind: found.kind, computed_checksum: informix::cksum(page) };
+    let apart = TakenApart::of(py, &found.parts, &found.wrong, page.len())?;
+    joined(py, [page_type.into_pyobject(py)?, apart.into_pyobject(py)?])
+}
+
+#[derive(IntoPyObject)]
+struct PageType {
+    kind: &'static str,
+    computed_checksum: u16,
 }
 
 /// The type of a page by its flags, in a few words.

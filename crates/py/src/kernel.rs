@@ -1,7 +1,8 @@
 //! `KernelProbe`: the trace of threads by `leadline_kernel`.
 
-use crate::beat::Runner;
+use crate::dict::joined;
 use crate::error::Error;
+use crate::probes::Runner;
 use leadline_kernel::{Counts, KernelProbe as KernelWork, Options, PerWaking, Tier};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -66,7 +67,7 @@ impl KernelProbe {
         let tier = tier_of(tier)?;
         let work = py.detach(|| KernelWork::open(&pids, tier, options))?;
         let (counts, per_waking) = (work.counts(), work.per_waking());
-        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
+        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: None };
         Ok(KernelProbe { runner, work: Some(work), counts, per_waking })
     }
 
@@ -81,23 +82,38 @@ impl KernelProbe {
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let out = self.runner.status(py)?;
-        out.set_item("records", self.counts.records.load(Relaxed))?;
-        out.set_item("lost", self.counts.lost.load(Relaxed))?;
-        Ok(out)
+        let counts = Drained { records: self.counts.records.load(Relaxed), lost: self.counts.lost.load(Relaxed) };
+        joined(py, [self.runner.status()?.into_pyobject(py)?, counts.into_pyobject(py)?])
     }
 
     fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let out = self.runner.stop(py)?;
-        let loss = PyDict::new(py);
-        loss.set_item("records", self.counts.records.load(Relaxed))?;
-        loss.set_item("records_lost", self.counts.lost.load(Relaxed))?;
-        loss.set_item("requests_lost", self.counts.lost_block_ios.load(Relaxed))?;
-        loss.set_item("retransmits_lost", self.counts.lost_retransmits.load(Relaxed))?;
-        loss.set_item("times_less_recorded", self.counts.steps.load(Relaxed))?;
-        loss.set_item("threads_lost", self.counts.lost_threads.load(Relaxed))?;
-        loss.set_item("stacks_lost", self.counts.lost_stacks.load(Relaxed))?;
-        out.set_item("loss", loss)?;
-        Ok(out)
+        let counts = self.counts.clone();
+        self.runner.stop(py, |_| Loss {
+            records: counts.records.load(Relaxed),
+            records_lost: counts.lost.load(Relaxed),
+            requests_lost: counts.lost_block_ios.load(Relaxed),
+            retransmits_lost: counts.lost_retransmits.load(Relaxed),
+            times_less_recorded: counts.steps.load(Relaxed),
+            threads_lost: counts.lost_threads.load(Relaxed),
+            stacks_lost: counts.lost_stacks.load(Relaxed),
+        })
     }
+}
+
+/// So far.
+#[derive(IntoPyObject)]
+struct Drained {
+    records: u64,
+    lost: u64,
+}
+
+#[derive(IntoPyObject)]
+struct Loss {
+    records: u64,
+    records_lost: u64,
+    requests_lost: u64,
+    retransmits_lost: u64,
+    times_less_recorded: u64,
+    threads_lost: u64,
+    stacks_lost: u64,
 }

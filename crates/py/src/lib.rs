@@ -4,19 +4,22 @@
 
 use pyo3::prelude::*;
 
-mod beat;
 mod calltrace;
 mod catalog_names;
 mod clock;
 mod data_dir;
+mod dict;
 mod error;
 mod follow;
 mod informix;
 mod kernel;
+mod load;
 mod net;
 mod page;
 mod page_values;
 mod pending;
+mod pipeline;
+mod probes;
 mod recent;
 mod recorder;
 mod redo;
@@ -24,6 +27,7 @@ mod rename;
 mod replay;
 mod rows;
 mod statement;
+mod storage;
 mod table_files;
 mod table_writer;
 mod wal;
@@ -39,8 +43,9 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "capture", |module| {
         module.add_class::<table_writer::TableWriter>()?;
-        module.add_class::<beat::Keeper>()?;
+        module.add_class::<probes::OverheadProbe>()?;
         module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
+        module.add_function(wrap_pyfunction!(table_writer::define_table, module)?)?;
         module.add_function(wrap_pyfunction!(rename::exchange, module)?)?;
         module.add_function(wrap_pyfunction!(table_files::parse_toml, module)?)
     })?;
@@ -57,12 +62,19 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "follow", |module| module.add_function(wrap_pyfunction!(follow::run, module)?))?;
     submodule(core, "host", |module| {
-        module.add_class::<beat::HostProbe>()?;
-        module.add_class::<beat::SocketsProbe>()
+        module.add_class::<probes::HostProbe>()?;
+        module.add_class::<probes::SocketsProbe>()
     })?;
     submodule(core, "kernel", |module| {
         module.add_class::<kernel::KernelProbe>()?;
         module.add_function(wrap_pyfunction!(kernel::check, module)?)
+    })?;
+    submodule(core, "load", |module| {
+        module.add_function(wrap_pyfunction!(load::builtin, module)?)?;
+        module.add_function(wrap_pyfunction!(load::check, module)?)?;
+        module.add_function(wrap_pyfunction!(load::run, module)?)?;
+        module.add_function(wrap_pyfunction!(load::tpcc_numbers, module)?)?;
+        module.add_function(wrap_pyfunction!(load::tpcc_rows, module)?)
     })?;
     submodule(core, "net", |module| {
         module.add_class::<net::Delay>()?;
@@ -89,6 +101,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "recorder", |module| {
         module.add_class::<recent::Recent>()?;
+        module.add_class::<pipeline::PipelineMemory>()?;
         module.add_class::<recorder::Recorder>()?;
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;
@@ -100,6 +113,12 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(replay::run, module)?)
     })?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
+    submodule(core, "storage", |module| {
+        module.add_function(wrap_pyfunction!(storage::layout, module)?)?;
+        module.add_function(wrap_pyfunction!(storage::loads, module)?)?;
+        module.add_function(wrap_pyfunction!(storage::replay, module)?)?;
+        module.add_function(wrap_pyfunction!(storage::simulate, module)?)
+    })?;
     submodule(core, "wal", |module| {
         module.add_class::<wal::History>()?;
         module.add_class::<wal::WalLog>()

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use leadline_net::postgres::{Login as PgLogin, Session, SslMode};
 use leadline_net::{
     clock, compare as ways, dbping as phases, delay, echo, fetch, rtt as round_trips, throughput as flows,
 };
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::error::Error;
@@ -22,7 +23,7 @@ use crate::error::Error;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs work in a thread of its own. After Ctrl-C it is told to stop, and what it has until then is the outcome, with `true`.
-fn until_interrupted<T: Send + 'static>(
+pub(crate) fn until_interrupted<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T, Said> + Send + 'static,
 ) -> PyResult<(T, bool)> {
@@ -35,9 +36,7 @@ fn until_interrupted<T: Send + 'static>(
         let _ = tell.send(()); // who waits for it is below
         outcome
     });
-    let wait = || {
-        told.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout)
-    };
+    let wait = || told.lock().recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout);
     while py.detach(wait) {
         if let Err(e) = py.check_signals() {
             if !e.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
@@ -63,26 +62,20 @@ impl Echo {
     }
 
     fn address(&self) -> (String, u16) {
-        let address = self.lock().address();
+        let address = self.0.lock().address();
         (address.ip().to_string(), address.port())
     }
 
     fn counts(&self) -> String {
-        self.lock().counts().to_string()
+        self.0.lock().counts().to_string()
     }
 
     fn stop(&self, py: Python<'_>) -> String {
         py.detach(|| {
-            let mut server = self.lock();
+            let mut server = self.0.lock();
             server.stop();
             server.counts().to_string()
         })
-    }
-}
-
-impl Echo {
-    fn lock(&self) -> std::sync::MutexGuard<'_, echo::Echo> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,27 +108,21 @@ impl Delay {
     }
 
     fn address(&self) -> (String, u16) {
-        let address = self.lock().address();
+        let address = self.0.lock().address();
         (address.ip().to_string(), address.port())
     }
 
     fn upstream(&self) -> Vec<(String, u16)> {
-        self.lock().upstream().into_iter().map(|a| (a.ip().to_string(), a.port())).collect()
+        self.0.lock().upstream().into_iter().map(|a| (a.ip().to_string(), a.port())).collect()
     }
 
     fn stop(&self, py: Python<'_>) -> Result<String, Error> {
-        Ok(py.detach(|| self.lock().stop())?.to_string())
-    }
-}
-
-impl Delay {
-    fn lock(&self) -> std::sync::MutexGuard<'_, delay::Delay> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(py.detach(|| self.0.lock().stop())?.to_string())
     }
 }
 
 /// At most a day: what is longer, or no number, is not meant.
-fn seconds(value: f64) -> Duration {
+pub(crate) fn seconds(value: f64) -> Duration {
     Duration::from_secs_f64(if value.is_finite() { value.clamp(0.0, 86_400.0) } else { 86_400.0 })
 }
 
@@ -184,7 +171,7 @@ pub(crate) fn rtt(
 }
 
 /// Gives a row to a function of Python. Where that fails, as when nobody reads the output any more, the measurement ends.
-fn show_row(show: Option<&Py<PyAny>>, row: &impl std::fmt::Display, stop: &AtomicBool) {
+pub(crate) fn show_row(show: Option<&Py<PyAny>>, row: &impl std::fmt::Display, stop: &AtomicBool) {
     let Some(show) = show else { return };
     if Python::attach(|py| show.call1(py, (row.to_string(),)).is_err()) {
         stop.store(true, Relaxed);
@@ -193,7 +180,7 @@ fn show_row(show: Option<&Py<PyAny>>, row: &impl std::fmt::Display, stop: &Atomi
 
 /// Who logs in where: the password goes in, and never comes out.
 #[pyclass(frozen, module = "leadline._core.net")]
-pub(crate) struct Login(PgLogin);
+pub(crate) struct Login(pub(crate) PgLogin);
 
 #[pymethods]
 impl Login {
@@ -324,7 +311,7 @@ impl Fetcher {
 
     /// Our address and that of the other end, as IP and port; None over a unix socket.
     fn addresses(&self) -> Option<(Named, Named)> {
-        let (here, there) = self.lock().link.addresses()?;
+        let (here, there) = self.session.lock().link.addresses()?;
         Some((named(here), named(there)))
     }
 
@@ -335,7 +322,7 @@ impl Fetcher {
         let server = server.and_then(|(local, remote)| parse(local).zip(parse(remote)));
         let (session, place, sql) = (self.session.clone(), self.place.clone(), sql.to_owned());
         let work = move |stop: &AtomicBool| {
-            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut session = session.lock();
             fetch::run(&mut session, &sql, rows, server, stop).map_err(|fault| fault_of(&place, &fault))
         };
         let (found, interrupted) = until_interrupted(py, work)?;
@@ -348,10 +335,4 @@ type Named = (String, u16);
 
 fn named(address: SocketAddr) -> Named {
     (address.ip().to_string(), address.port())
-}
-
-impl Fetcher {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

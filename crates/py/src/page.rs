@@ -1,16 +1,17 @@
 //! `page_read` and `PageRun`: pages of files, one taken apart or all of them looked at.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_datadir::read_control;
 use leadline_page::postgres::{check, checksum, dissect_block, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
 use leadline_pagescan::{Engine, Other, Passed, Problem, RelationFile, Run};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::dict::joined;
 use crate::error::Error;
 
 /// What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log.
@@ -23,12 +24,7 @@ pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
 /// One page of a file, taken apart.
 #[pyfunction]
 #[pyo3(signature = (path, block, block_size=None))]
-pub(crate) fn page_read(
-    py: Python<'_>,
-    path: PathBuf,
-    block: u32,
-    block_size: Option<u32>,
-) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn page_read(py: Python<'_>, path: PathBuf, block: u32, block_size: Option<u32>) -> PyResult<PageRead<'_>> {
     if let Some(other) = Other::of(&path) {
         return other_read(py, &path, other, block, block_size);
     }
@@ -42,19 +38,39 @@ pub(crate) fn page_read(
         Ok((about, page, found))
     };
     let (about, page, found) = py.detach(read).map_err(Error::from)?;
-    let out = PyDict::new(py);
-    out.set_item("path", about.path.display().to_string())?;
-    out.set_item("block", block)?;
-    out.set_item("fork", about.fork.as_str())?;
-    out.set_item("fork_block", about.fork_block(block))?;
-    out.set_item("block_size", about.layout.block_size)?;
-    out.set_item("engine", if about.engine == Engine::Oracle { "oracle" } else { "postgres" })?;
-    out.set_item("kind", found.kind)?;
-    out.set_item("checksums", about.layout.checksums)?;
-    out.set_item("computed_checksum", found.checksum)?;
-    set_taken_apart(&out, &found.parts, &found.wrong, page.len())?;
-    out.set_item("raw", PyBytes::new(py, &page))?;
-    Ok(out)
+    let TakenApart { parts, problems, regions } = TakenApart::of(py, &found.parts, &found.wrong, page.len())?;
+    Ok(PageRead {
+        path: about.path.display().to_string(),
+        block,
+        fork: about.fork.as_str(),
+        fork_block: about.fork_block(block),
+        block_size: about.layout.block_size,
+        engine: if about.engine == Engine::Oracle { "oracle" } else { "postgres" },
+        kind: found.kind,
+        checksums: about.layout.checksums,
+        computed_checksum: Some(found.checksum.into()),
+        parts,
+        problems,
+        regions,
+        raw: page,
+    })
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct PageRead<'py> {
+    path: String,
+    block: u32,
+    fork: &'static str,
+    fork_block: u32,
+    block_size: u32,
+    engine: &'static str,
+    kind: String,
+    checksums: Option<bool>,
+    computed_checksum: Option<u32>,
+    parts: Vec<PartDict<'py>>,
+    problems: Vec<WrongDict>,
+    regions: Vec<Tile>,
+    raw: Vec<u8>,
 }
 
 /// A file that is none of a relation, in the same shape.
@@ -64,33 +80,47 @@ fn other_read<'py>(
     other: Other,
     block: u32,
     block_size: Option<u32>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<PageRead<'py>> {
     let page = py.detach(|| other.read(path, block, block_size)).map_err(Error::from)?;
-    let out = PyDict::new(py);
-    out.set_item("path", path.display().to_string())?;
-    out.set_item("block", block)?;
-    out.set_item("fork", "")?;
-    out.set_item("fork_block", block)?;
-    out.set_item("block_size", page.raw.len())?;
-    out.set_item("engine", "postgres")?;
-    out.set_item("kind", page.kind)?;
-    out.set_item("checksums", page.checksum.is_some())?;
-    out.set_item("computed_checksum", page.checksum)?;
-    set_taken_apart(&out, &page.parts, &page.wrong, page.raw.len())?;
-    out.set_item("raw", PyBytes::new(py, &page.raw))?;
-    Ok(out)
+    let TakenApart { parts, problems, regions } = TakenApart::of(py, &page.parts, &page.wrong, page.raw.len())?;
+    Ok(PageRead {
+        path: path.display().to_string(),
+        block,
+        fork: "",
+        fork_block: block,
+        block_size: page.raw.len() as u32,
+        engine: "postgres",
+        kind: page.kind.to_owned(),
+        checksums: Some(page.checksum.is_some()),
+        computed_checksum: page.checksum,
+        parts,
+        problems,
+        regions,
+        raw: page.raw,
+    })
 }
 
-/// Sets what pages of all engines have in common: parts, problems and the regions that tile the page.
-pub(crate) fn set_taken_apart(out: &Bound<'_, PyDict>, parts: &[Part], wrong: &[Wrong], len: usize) -> PyResult<()> {
-    let py = out.py();
-    let dicts = parts.iter().map(|part| part_dict(py, part)).collect::<PyResult<Vec<_>>>()?;
-    out.set_item("parts", PyList::new(py, dicts)?)?;
-    let problems = wrong.iter().map(|wrong| wrong_dict(py, wrong)).collect::<PyResult<Vec<_>>>()?;
-    out.set_item("problems", PyList::new(py, problems)?)?;
-    let tiles: Vec<_> =
-        regions(parts, len).iter().map(|r| (r.start, r.end, r.part, r.number, r.field, r.kind.as_str())).collect();
-    out.set_item("regions", tiles)
+/// Start, end, part and its number, field, and sort of bytes.
+type Tile = (usize, usize, &'static str, Option<u32>, &'static str, &'static str);
+
+/// What pages of all engines have in common: parts, problems and the regions that tile the page.
+#[derive(IntoPyObject)]
+pub(crate) struct TakenApart<'py> {
+    parts: Vec<PartDict<'py>>,
+    problems: Vec<WrongDict>,
+    regions: Vec<Tile>,
+}
+
+impl<'py> TakenApart<'py> {
+    pub(crate) fn of(py: Python<'py>, parts: &[Part], wrong: &[Wrong], len: usize) -> PyResult<TakenApart<'py>> {
+        let tiles = regions(parts, len);
+        let tiles = tiles.iter().map(|r| (r.start, r.end, r.part, r.number, r.field, r.kind.as_str()));
+        Ok(TakenApart {
+            parts: parts.iter().map(|part| PartDict::of(py, part)).collect::<PyResult<_>>()?,
+            problems: wrong.iter().map(WrongDict::of).collect(),
+            regions: tiles.collect(),
+        })
+    }
 }
 
 /// A page of either engine, taken apart.
@@ -121,40 +151,61 @@ fn oracle_block(page: &[u8]) -> Found {
     Found { kind, parts: found.parts, wrong: found.wrong, checksum: oracle::xor(page) ^ stored }
 }
 
-fn part_dict<'py>(py: Python<'py>, part: &Part) -> PyResult<Bound<'py, PyDict>> {
-    let fields = PyDict::new(py);
-    for field in &part.fields {
-        let (mut name, mut n) = (field.name.to_owned(), 2);
-        while fields.contains(&name)? {
-            name = format!("{} {n}", field.name); // such as the nodes of an SP-GiST tuple
-            n += 1;
-        }
-        fields.set_item(name, field_dict(py, field)?)?;
-    }
-    let out = PyDict::new(py);
-    out.set_item("part", part.name)?;
-    out.set_item("number", part.number)?;
-    out.set_item("offset", part.start)?;
-    out.set_item("length", part.end - part.start)?;
-    out.set_item("fields", fields)?;
-    Ok(out)
+#[derive(IntoPyObject)]
+struct PartDict<'py> {
+    part: &'static str,
+    number: Option<u32>,
+    offset: usize,
+    length: usize,
+    fields: Bound<'py, PyDict>,
 }
 
-fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    match &field.value {
-        Value::Number(n) => out.set_item("value", n)?,
-        Value::Signed(n) => out.set_item("value", n)?,
-        Value::Real(n) => out.set_item("value", n)?,
-        Value::Truth(b) => out.set_item("value", b)?,
-        Value::Tids(tids) => {
-            out.set_item("value", tids.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+impl<'py> PartDict<'py> {
+    fn of(py: Python<'py>, part: &Part) -> PyResult<PartDict<'py>> {
+        let fields = PyDict::new(py);
+        for field in &part.fields {
+            let (mut name, mut n) = (field.name.to_owned(), 2);
+            while fields.contains(&name)? {
+                name = format!("{} {n}", field.name); // such as the nodes of an SP-GiST tuple
+                n += 1;
+            }
+            fields.set_item(name, field_dict(py, field)?)?;
         }
-        Value::Numbers(numbers) => out.set_item("value", numbers)?,
-        value => out.set_item("value", value.to_string())?,
+        let (offset, length) = (part.start, part.end - part.start);
+        Ok(PartDict { part: part.name, number: part.number, offset, length, fields })
     }
-    out.set_item("offset", field.start)?;
-    out.set_item("length", field.len)?;
+}
+
+#[derive(IntoPyObject)]
+struct FieldDict {
+    value: FieldValue,
+    offset: usize,
+    length: usize,
+}
+
+#[derive(IntoPyObject)]
+enum FieldValue {
+    Number(u64),
+    Signed(i64),
+    Real(f64),
+    Truth(bool),
+    Texts(Vec<String>),
+    Numbers(Vec<u64>),
+    Text(String),
+}
+
+/// Flags and words are there only of a field that has some.
+fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict>> {
+    let value = match &field.value {
+        Value::Number(n) => FieldValue::Number(*n),
+        Value::Signed(n) => FieldValue::Signed(*n),
+        Value::Real(n) => FieldValue::Real(*n),
+        Value::Truth(b) => FieldValue::Truth(*b),
+        Value::Tids(tids) => FieldValue::Texts(tids.iter().map(ToString::to_string).collect()),
+        Value::Numbers(numbers) => FieldValue::Numbers(numbers.clone()),
+        value => FieldValue::Text(value.to_string()),
+    };
+    let out = FieldDict { value, offset: field.start, length: field.len }.into_pyobject(py)?;
     if !field.flags.is_empty() {
         out.set_item("flags", &field.flags)?;
     }
@@ -164,24 +215,36 @@ fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict
     Ok(out)
 }
 
-fn wrong_dict<'py>(py: Python<'py>, wrong: &Wrong) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("class", wrong.class)?;
-    out.set_item("what", wrong.what)?;
-    out.set_item("item", wrong.item)?;
-    out.set_item("offset", wrong.offset)?;
-    out.set_item("wanted", &wrong.wanted)?;
-    out.set_item("found", &wrong.found)?;
-    out.set_item("message", wrong.to_string())?;
-    Ok(out)
+#[derive(IntoPyObject)]
+struct WrongDict {
+    class: &'static str,
+    what: &'static str,
+    item: Option<u32>,
+    offset: usize,
+    wanted: String,
+    found: String,
+    message: String,
+}
+
+impl WrongDict {
+    fn of(wrong: &Wrong) -> WrongDict {
+        let message = wrong.to_string();
+        let Wrong { class, what, item, offset, wanted, found } = wrong.clone();
+        WrongDict { class, what, item, offset, wanted, found, message }
+    }
+}
+
+/// Where something is wrong.
+#[derive(IntoPyObject)]
+struct PageOf {
+    path: String,
+    block: u32,
+    kind: &'static str,
 }
 
 fn problem_dict<'py>(py: Python<'py>, problem: &Problem) -> PyResult<Bound<'py, PyDict>> {
-    let out = wrong_dict(py, &problem.wrong)?;
-    out.set_item("path", problem.path.display().to_string())?;
-    out.set_item("block", problem.block)?;
-    out.set_item("kind", problem.kind)?;
-    Ok(out)
+    let page = PageOf { path: problem.path.display().to_string(), block: problem.block, kind: problem.kind };
+    joined(py, [WrongDict::of(&problem.wrong).into_pyobject(py)?, page.into_pyobject(py)?])
 }
 
 /// All pages of files and data directories, looked at by threads of its own.
@@ -194,7 +257,7 @@ pub(crate) struct PageRun {
 impl PageRun {
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Run) -> T + Send) -> Result<T, Error> {
         py.detach(|| {
-            let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+            let run = self.run.lock();
             run.as_ref().map(work).ok_or(Error::closed("the run over pages"))
         })
     }
@@ -220,55 +283,76 @@ impl PageRun {
         Ok(PageRun { run: Mutex::new(Some(run)) })
     }
 
-    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let status = self.with(py, Run::status)?;
-        let out = PyDict::new(py);
-        out.set_item("running", status.running)?;
-        out.set_item("bytes", status.bytes)?;
-        out.set_item("total_bytes", status.total_bytes)?;
-        out.set_item("problems", status.problems)?;
-        Ok(out)
+    fn status(&self, py: Python<'_>) -> Result<Status, Error> {
+        let leadline_pagescan::Status { running, bytes, total_bytes, problems } = self.with(py, Run::status)?;
+        Ok(Status { running, bytes, total_bytes, problems })
     }
 
-    fn take<'py>(&self, py: Python<'py>, most: usize, wait_s: f64) -> PyResult<Option<Bound<'py, PyList>>> {
+    fn take<'py>(&self, py: Python<'py>, most: usize, wait_s: f64) -> PyResult<Option<Vec<Bound<'py, PyDict>>>> {
         let wait = Duration::try_from_secs_f64(wait_s).unwrap_or_default();
         let Some(problems) = self.with(py, |run| run.take(most, wait))? else { return Ok(None) };
-        let problems = problems.iter().map(|p| problem_dict(py, p)).collect::<PyResult<Vec<_>>>()?;
-        Ok(Some(PyList::new(py, problems)?))
+        problems.iter().map(|p| problem_dict(py, p)).collect::<PyResult<_>>().map(Some)
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         Ok(self.with(py, Run::stop)?)
     }
 
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Finished<'py>> {
         let finished = py.detach(|| {
-            let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let run = self.run.lock().take();
             run.map(Run::finish).ok_or(Error::closed("the run over pages"))
         })?;
         let summary = finished.map_err(Error::from)?;
-        let out = PyDict::new(py);
-        out.set_item("files", summary.files)?;
-        out.set_item("bytes", summary.bytes)?;
-        out.set_item("pages", summary.pages)?;
-        out.set_item("items", summary.items)?;
-        out.set_item("checksums", summary.checksums)?;
-        out.set_item("kinds", summary.kinds)?;
-        out.set_item("classes", summary.classes)?;
-        out.set_item("rows", summary.rows)?;
-        out.set_item("vanished", summary.vanished)?;
-        out.set_item("shrunk", summary.shrunk)?;
-        let absent: Vec<_> = summary.absent.iter().map(|path| path.display().to_string()).collect();
-        out.set_item("absent", absent)?;
-        let not_checked = PyList::empty(py);
-        for (kind, Passed { files, first }) in summary.passed {
-            let of_kind = PyDict::new(py);
-            of_kind.set_item("kind", kind)?;
-            of_kind.set_item("files", files)?;
-            of_kind.set_item("first", first.display().to_string())?;
-            not_checked.append(of_kind)?;
-        }
-        out.set_item("not_checked", not_checked)?;
-        Ok(out)
+        let not_checked = |(kind, Passed { files, first })| NotChecked { kind, files, first: shown(first) };
+        Ok(Finished {
+            files: summary.files,
+            bytes: summary.bytes,
+            pages: summary.pages,
+            items: summary.items,
+            checksums: summary.checksums,
+            kinds: summary.kinds.into_py_dict(py)?,
+            classes: summary.classes.into_py_dict(py)?,
+            rows: summary.rows.into_py_dict(py)?,
+            vanished: summary.vanished,
+            shrunk: summary.shrunk,
+            absent: summary.absent.into_iter().map(shown).collect(),
+            not_checked: summary.passed.into_iter().map(not_checked).collect(),
+        })
     }
+}
+
+fn shown(path: PathBuf) -> String {
+    path.display().to_string()
+}
+
+#[derive(IntoPyObject)]
+struct Status {
+    running: bool,
+    bytes: u64,
+    total_bytes: u64,
+    problems: u64,
+}
+
+#[derive(IntoPyObject)]
+struct Finished<'py> {
+    files: u64,
+    bytes: u64,
+    pages: u64,
+    items: u64,
+    checksums: u64,
+    kinds: Bound<'py, PyDict>,
+    classes: Bound<'py, PyDict>,
+    rows: Bound<'py, PyDict>,
+    vanished: u64,
+    shrunk: u64,
+    absent: Vec<String>,
+    not_checked: Vec<NotChecked>,
+}
+
+#[derive(IntoPyObject)]
+struct NotChecked {
+    kind: &'static str,
+    files: u64,
+    first: String,
 }

@@ -1,9 +1,9 @@
 //! `PageValues`: the typed values of a page's items.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leadline_rows::{Encoding, ItemValues, PageValues as Values};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::error::Error;
@@ -31,18 +31,12 @@ impl PageValues {
 
     /// Line pointer and values by column of each item of a page of the relation.
     fn of(&self, py: Python<'_>, page: &[u8], block: u32) -> Result<Vec<ItemValues>, Error> {
-        py.detach(|| Ok(self.lock().of(page, block)?))
+        py.detach(|| Ok(self.values.lock().of(page, block)?))
     }
 
     /// Characters so far that could not be converted from the encoding.
     #[getter]
     fn unconverted_characters(&self) -> u64 {
-        self.lock().other_encoding().map_or(0, Encoding::unconverted)
-    }
-}
-
-impl PageValues {
-    fn lock(&self) -> MutexGuard<'_, Values> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.lock().other_encoding().map_or(0, Encoding::unconverted)
     }
 }

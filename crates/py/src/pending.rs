@@ -1,11 +1,11 @@
 //! `pending_scan` and `OldPages`: what is in an old form.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leadline_pending::{relations, scan, Count, Kind, Look, OldPages as Pages, Reason, Relation, Tally, Wanted, What};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::error::Error;
 
@@ -43,7 +43,7 @@ pub(crate) fn pending_scan<'py>(
     progress: Option<Py<PyAny>>,
     threads: usize,
     verify: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Pending<'py>> {
     let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, Into::into) } else { threads };
     let mut failed = None;
     let mut go_on = |done: u64, all: u64| {
@@ -65,40 +65,65 @@ pub(crate) fn pending_scan<'py>(
     if let Some(failed) = failed {
         return Err(failed);
     }
-    let relations = found.relations.iter().zip(&tallies).map(|(relation, tally)| relation_dict(py, relation, tally));
-    let out = PyDict::new(py);
-    out.set_item("relations", relations.collect::<PyResult<Vec<_>>>()?)?;
-    out.set_item("refused", found.refused)?;
-    out.set_item("damage", found.damage)?;
-    Ok(out)
+    let relations = found.relations.iter().zip(&tallies).map(|(relation, tally)| of_relation(py, relation, tally));
+    Ok(Pending { relations: relations.collect::<PyResult<_>>()?, refused: found.refused, damage: found.damage })
 }
 
-fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> PyResult<Bound<'py, PyDict>> {
-    let triple = |count: Count| (count.rows, count.pages, count.bytes);
-    let reasons = PyDict::new(py);
-    for reason in Reason::ALL.into_iter().filter(|r| tally.of(*r) != Count::default()) {
-        reasons.set_item(reason.as_str(), triple(tally.of(reason)))?;
-    }
-    let out = PyDict::new(py);
-    out.set_item("database", &relation.database)?;
-    out.set_item("relation", &relation.name)?;
-    out.set_item("oid", relation.oid)?;
-    out.set_item("is_unlogged", relation.is_unlogged)?;
-    out.set_item("is_table", matches!(relation.what, What::Table(_)))?;
-    out.set_item("blocks", relation.file.blocks)?;
-    out.set_item("pages", tally.pages)?;
-    out.set_item("reasons", reasons)?;
-    out.set_item("any", triple(tally.any))?;
-    out.set_item("in_progress", tally.in_progress)?;
-    out.set_item("unknown", tally.unknown)?;
-    out.set_item("unknown_why", tally.reasons.iter().collect::<Vec<_>>())?;
-    out.set_item("missing", relation.file.holes_in_words())?;
-    out.set_item("unread_pages", tally.unread_pages)?;
-    out.set_item("unread_rows", tally.unread_rows)?;
-    out.set_item("gone_pages", tally.gone_pages)?;
-    out.set_item("vanished", tally.vanished)?;
-    out.set_item("absent", &relation.absent)?;
-    Ok(out)
+#[derive(IntoPyObject)]
+pub(crate) struct Pending<'py> {
+    relations: Vec<OfRelation<'py>>,
+    refused: Vec<(String, String)>,
+    damage: Vec<String>,
+}
+
+/// Rows, pages and bytes.
+type Counted = (u64, u64, u64);
+
+#[derive(IntoPyObject)]
+struct OfRelation<'py> {
+    database: String,
+    relation: String,
+    oid: u32,
+    is_unlogged: bool,
+    is_table: bool,
+    blocks: u32,
+    pages: u64,
+    reasons: Bound<'py, PyDict>,
+    any: Counted,
+    in_progress: u64,
+    unknown: u64,
+    unknown_why: Vec<String>,
+    missing: Vec<String>,
+    unread_pages: u64,
+    unread_rows: u64,
+    gone_pages: u64,
+    vanished: bool,
+    absent: Option<String>,
+}
+
+fn of_relation<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> PyResult<OfRelation<'py>> {
+    let counted = |count: Count| (count.rows, count.pages, count.bytes);
+    let reasons = Reason::ALL.into_iter().filter(|r| tally.of(*r) != Count::default());
+    Ok(OfRelation {
+        database: relation.database.clone(),
+        relation: relation.name.clone(),
+        oid: relation.oid,
+        is_unlogged: relation.is_unlogged,
+        is_table: matches!(relation.what, What::Table(_)),
+        blocks: relation.file.blocks,
+        pages: tally.pages,
+        reasons: reasons.map(|reason| (reason.as_str(), counted(tally.of(reason)))).into_py_dict(py)?,
+        any: counted(tally.any),
+        in_progress: tally.in_progress,
+        unknown: tally.unknown,
+        unknown_why: tally.reasons.iter().cloned().collect(),
+        missing: relation.file.holes_in_words(),
+        unread_pages: tally.unread_pages,
+        unread_rows: tally.unread_rows,
+        gone_pages: tally.gone_pages,
+        vanished: tally.vanished,
+        absent: relation.absent.clone(),
+    })
 }
 
 type PageRows = (u32, usize, Vec<(u16, u16, u16, usize)>);
@@ -129,22 +154,16 @@ impl OldPages {
 
     /// Blocks looked at and blocks there are.
     fn progress(&self) -> (u32, u32) {
-        self.lock().progress()
+        self.pages.lock().progress()
     }
 
     /// The next pages with old rows.
     fn next_pages(&self, py: Python<'_>, about_rows: usize) -> PyResult<Option<Vec<PageRows>>> {
-        let found = py.detach(|| self.lock().next_pages(about_rows)).map_err(Error::from)?;
+        let found = py.detach(|| self.pages.lock().next_pages(about_rows)).map_err(Error::from)?;
         let page = |page: leadline_pending::OldPage| {
             let rows = page.rows.iter().map(|(r, new_len)| (r.lp, r.reasons, r.len, *new_len)).collect();
             (page.block, page.room, rows)
         };
         Ok(found.map(|pages| pages.into_iter().map(page).collect()))
-    }
-}
-
-impl OldPages {
-    fn lock(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

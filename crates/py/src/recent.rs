@@ -3,7 +3,6 @@
 use crate::error::Error;
 use leadline_recent::{Look, Recent as Inner, SessionNow};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
 
 /// Reads what is recorded into a folder and keeps it in memory.
@@ -41,59 +40,96 @@ impl Recent {
     }
 
     /// The sums of [ts_from, ts_to).
-    fn look<'py>(
-        &self,
-        py: Python<'py>,
-        ts_from: i64,
-        ts_to: i64,
-        step_ns: i64,
-        listed: bool,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let look = py.detach(|| self.inner.look(ts_from, ts_to, step_ns, listed));
-        look_dict(py, look)
+    fn look(&self, py: Python<'_>, ts_from: i64, ts_to: i64, step_ns: i64, listed: bool) -> Sums {
+        py.detach(|| self.inner.look(ts_from, ts_to, step_ns, listed)).into()
     }
 }
 
-fn look_dict(py: Python<'_>, look: Look) -> PyResult<Bound<'_, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("ticks", look.ticks)?;
-    out.set_item("missed", look.missed)?;
-    out.set_item("observed_s", look.observed_s)?;
-    out.set_item("last_ts", look.last_ts)?;
-    let (of, cpu) = (look.counts, look.cpu);
-    out.set_item("counts", (of.clients, of.active, of.idle_in_xact, of.lock_waiters))?;
-    out.set_item("events", look.events)?;
-    out.set_item("cpu", (cpu.run_s, cpu.queue_s, cpu.unknown_s))?;
-    out.set_item("steps", look.steps.into_iter().map(|s| (s.number, s.observed_s, s.classes)).collect::<Vec<_>>())?;
-    let sessions = look.sessions.into_iter().map(|s| session_dict(py, s)).collect::<PyResult<Vec<_>>>()?;
-    out.set_item("sessions", PyList::new(py, sessions)?)?;
-    Ok(out)
+/// Number, seconds observed, seconds by class.
+type Step = (i64, f64, Vec<(String, f64)>);
+
+#[derive(IntoPyObject)]
+struct Sums {
+    ticks: u64,
+    missed: i64,
+    observed_s: f64,
+    last_ts: Option<i64>,
+    counts: (u64, u64, u64, u64),
+    events: Vec<(String, String, f64)>,
+    cpu: (f64, f64, f64),
+    steps: Vec<Step>,
+    sessions: Vec<Session>,
 }
 
-fn session_dict(py: Python<'_>, s: SessionNow) -> PyResult<Bound<'_, PyDict>> {
-    let out = PyDict::new(py);
-    let who = s.who.unwrap_or_default();
-    out.set_item("session_id", s.session_id)?;
-    out.set_item("pid", who.pid)?;
-    out.set_item("backend_start", s.backend_start)?;
-    out.set_item("backend_type", who.backend_type)?;
-    out.set_item("leader_pid", who.leader_pid)?;
-    out.set_item("datid", who.datid)?;
-    out.set_item("usesysid", who.usesysid)?;
-    out.set_item("application_name", who.application_name)?;
-    out.set_item("client_addr", who.client_addr)?;
-    out.set_item("state", s.state)?;
-    out.set_item("wait_class", s.wait_class)?;
-    out.set_item("event", s.event)?;
-    out.set_item("age_s", s.age_s)?;
-    out.set_item("xact_age_s", s.xact_age_s)?;
-    out.set_item("xmin_age", s.xmin_age)?;
-    out.set_item("in_db_time", s.in_db_time)?;
-    out.set_item("busy_s", s.busy_s)?;
-    out.set_item("blocked_by", s.blocked_by)?;
-    out.set_item("statement", s.statement)?;
-    out.set_item("cpu", s.cpu)?;
-    out.set_item("read_bytes", s.read_bytes)?;
-    out.set_item("write_bytes", s.write_bytes)?;
-    Ok(out)
+impl From<Look> for Sums {
+    fn from(look: Look) -> Sums {
+        let (of, cpu) = (look.counts, look.cpu);
+        Sums {
+            ticks: look.ticks,
+            missed: look.missed,
+            observed_s: look.observed_s,
+            last_ts: look.last_ts,
+            counts: (of.clients, of.active, of.idle_in_xact, of.lock_waiters),
+            events: look.events,
+            cpu: (cpu.run_s, cpu.queue_s, cpu.unknown_s),
+            steps: look.steps.into_iter().map(|s| (s.number, s.observed_s, s.classes)).collect(),
+            sessions: look.sessions.into_iter().map(Session::from).collect(),
+        }
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Session {
+    session_id: i64,
+    pid: i64,
+    backend_start: i64,
+    backend_type: String,
+    leader_pid: i64,
+    datid: i64,
+    usesysid: i64,
+    application_name: String,
+    client_addr: String,
+    state: i64,
+    wait_class: String,
+    event: String,
+    age_s: Option<f64>,
+    xact_age_s: Option<f64>,
+    xmin_age: Option<i64>,
+    in_db_time: bool,
+    busy_s: f64,
+    blocked_by: Vec<i64>,
+    statement: String,
+    cpu: Option<f64>,
+    read_bytes: Option<f64>,
+    write_bytes: Option<f64>,
+}
+
+impl From<SessionNow> for Session {
+    fn from(s: SessionNow) -> Session {
+        let who = s.who.unwrap_or_default();
+        Session {
+            session_id: s.session_id,
+            pid: who.pid,
+            backend_start: s.backend_start,
+            backend_type: who.backend_type,
+            leader_pid: who.leader_pid,
+            datid: who.datid,
+            usesysid: who.usesysid,
+            application_name: who.application_name,
+            client_addr: who.client_addr,
+            state: s.state,
+            wait_class: s.wait_class,
+            event: s.event,
+            age_s: s.age_s,
+            xact_age_s: s.xact_age_s,
+            xmin_age: s.xmin_age,
+            in_db_time: s.in_db_time,
+            busy_s: s.busy_s,
+            blocked_by: s.blocked_by,
+            statement: s.statement,
+            cpu: s.cpu,
+            read_bytes: s.read_bytes,
+            write_bytes: s.write_bytes,
+        }
+    }
 }

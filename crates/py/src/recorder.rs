@@ -1,10 +1,11 @@
 //! `Recorder`: the shared-memory probe and its threads.
 
-use crate::error::{error_dict, Error};
+use crate::dict::joined;
+use crate::error::{Error, ErrorDict};
 use crate::table_writer::tables_dict;
 use leadline_recorder::{Config, Description, Recorder as Inner};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 /// The shared-memory probe of one server and the threads that write what it sees.
 #[pyclass(module = "leadline._core.recorder")]
@@ -42,48 +43,32 @@ impl Recorder {
         Ok(Recorder { inner, description, pid })
     }
 
-    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn describe(&self) -> ServerDescription {
         let d = &self.description;
-        let checks = PyList::empty(py);
-        for check in &d.checks {
-            let item = PyDict::new(py);
-            item.set_item("check", check.name)?;
-            item.set_item(
-                "result",
-                match check.passed {
-                    Some(true) => "passed",
-                    Some(false) => "failed",
-                    None => "skipped",
-                },
-            )?;
-            item.set_item("detail", &check.detail)?;
-            checks.append(item)?;
+        let check = |check: &leadline_shm::attach::Check| LayoutCheck {
+            check: check.name,
+            result: match check.passed {
+                Some(true) => "passed",
+                Some(false) => "failed",
+                None => "skipped",
+            },
+            detail: check.detail.clone(),
+        };
+        let cwd = std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok();
+        ServerDescription {
+            server_version_num: d.server_version_num,
+            server_version: d.server_version.clone(),
+            max_connections: d.max_connections,
+            shared_buffers_bytes: d.shared_buffers_bytes,
+            data_dir: cwd.map(|path| path.to_string_lossy().into_owned()),
+            layout_checks: d.checks.iter().map(check).collect(),
+            access: MemoryAccess {
+                shared_memory: if d.mapped { "map_files" } else { "process_vm_readv" },
+                private_memory: d.private_memory,
+                why: d.not_mapped_why.clone(),
+            },
+            probes: Probes::of(d),
         }
-        let access = PyDict::new(py);
-        access.set_item("shared_memory", if d.mapped { "map_files" } else { "process_vm_readv" })?;
-        access.set_item("private_memory", d.private_memory)?;
-        access.set_item("why", &d.not_mapped_why)?;
-        let probes = PyDict::new(py);
-        for (name, status, why) in self.probes() {
-            let probe = PyDict::new(py);
-            probe.set_item("status", status)?;
-            probe.set_item("why", why)?;
-            probe.set_item("hint", "")?;
-            probes.set_item(name, probe)?;
-        }
-        let out = PyDict::new(py);
-        out.set_item("server_version_num", d.server_version_num)?;
-        out.set_item("server_version", &d.server_version)?;
-        out.set_item("max_connections", d.max_connections)?;
-        out.set_item("shared_buffers_bytes", d.shared_buffers_bytes)?;
-        out.set_item(
-            "data_dir",
-            std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok().map(|p| p.to_string_lossy().into_owned()),
-        )?;
-        out.set_item("layout_checks", checks)?;
-        out.set_item("access", access)?;
-        out.set_item("probes", probes)?;
-        Ok(out)
     }
 
     /// Attaches to the server that has started again as this process; `start` then goes on.
@@ -103,65 +88,135 @@ impl Recorder {
         Ok(self.inner.start()?)
     }
 
-    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn status(&self) -> Status {
         let s = self.inner.status();
-        let out = PyDict::new(py);
-        out.set_item("running", s.running)?;
-        out.set_item("error", self.inner.with_error(|e| e.map(|e| error_dict(py, e)).transpose())?)?;
-        out.set_item("ts_from", s.ts_from)?;
-        out.set_item("ts_now", s.ts_now)?;
-        out.set_item("ticks", s.ticks)?;
-        out.set_item("missed", s.missed)?;
-        out.set_item("torn", s.torn)?;
-        out.set_item("sessions", s.sessions)?;
-        out.set_item("rows", s.rows)?;
-        out.set_item("bytes_written", s.bytes_written)?;
-        out.set_item("cpu_ns", s.cpu_ns)?;
-        out.set_item("realtime_priority", s.realtime)?;
-        Ok(out)
+        Status {
+            running: s.running,
+            error: self.inner.with_error(|e| e.map(ErrorDict::from)),
+            ts_from: s.ts_from,
+            ts_now: s.ts_now,
+            ticks: s.ticks,
+            missed: s.missed,
+            torn: s.torn,
+            sessions: s.sessions,
+            rows: s.rows,
+            bytes_written: s.bytes_written,
+            cpu_ns: s.cpu_ns,
+            realtime_priority: s.realtime,
+        }
+    }
+
+    fn write_soon(&self) {
+        self.inner.write_soon();
     }
 
     fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = &mut self.inner;
         py.detach(|| inner.stop());
-        let out = self.status(py)?;
-        let tables = tables_dict(py, self.inner.written().iter().map(|(name, stats)| (*name, *stats)))?;
         let s = self.inner.status();
-        let loss = PyDict::new(py);
-        loss.set_item("ticks_taken", s.ticks)?;
-        loss.set_item("ticks_missed", s.missed)?;
-        loss.set_item("ticks_unverified", s.unverified)?;
-        loss.set_item("torn", s.torn)?;
-        out.set_item("tables", tables)?;
-        out.set_item("loss", loss)?;
-        out.set_item("ts_to", self.inner.ts_to())?;
-        Ok(out)
+        let loss = Loss { ticks_taken: s.ticks, ticks_missed: s.missed, ticks_unverified: s.unverified, torn: s.torn };
+        let tables = tables_dict(py, self.inner.written().iter().map(|(name, stats)| (*name, *stats)))?;
+        let end = End { tables, loss, ts_to: self.inner.ts_to() };
+        joined(py, [self.status().into_pyobject(py)?, end.into_pyobject(py)?])
     }
 }
 
-impl Recorder {
-    /// (probe, status, why) of what the attach made possible.
-    fn probes(&self) -> [(&'static str, &'static str, &'static str); 4] {
-        let d = &self.description;
-        let sessions = match d.next_xid {
-            true => ("ok", ""),
-            false => ("partial", "cannot find the next transaction id: xmin_age is unknown"),
-        };
-        let buffers = match d.held_locks {
-            true => ("ok", ""),
-            false => ("partial", "cannot find the list of held LWLocks in this build: holders are not named"),
-        };
-        let deltas = match d.private_memory {
-            true => ("ok", ""),
-            false => {
-                ("partial", "cannot find the buffer and WAL counters in this build: only kernel counters are recorded")
-            }
-        };
-        [
-            ("sessions", sessions.0, sessions.1),
-            ("locks", "ok", ""),
-            ("buffers", buffers.0, buffers.1),
-            ("deltas", deltas.0, deltas.1),
-        ]
+/// The server, and how it is sampled.
+#[derive(IntoPyObject)]
+struct ServerDescription {
+    server_version_num: u32,
+    server_version: String,
+    max_connections: Option<u32>,
+    shared_buffers_bytes: u64,
+    data_dir: Option<String>,
+    layout_checks: Vec<LayoutCheck>,
+    access: MemoryAccess,
+    probes: Probes,
+}
+
+#[derive(IntoPyObject)]
+struct LayoutCheck {
+    check: &'static str,
+    result: &'static str,
+    detail: String,
+}
+
+#[derive(IntoPyObject)]
+struct MemoryAccess {
+    shared_memory: &'static str,
+    private_memory: bool,
+    why: String,
+}
+
+/// What the attach made possible.
+#[derive(IntoPyObject)]
+struct Probes {
+    sessions: ProbeFound,
+    locks: ProbeFound,
+    buffers: ProbeFound,
+    deltas: ProbeFound,
+}
+
+#[derive(IntoPyObject)]
+struct ProbeFound {
+    status: &'static str,
+    why: &'static str,
+    hint: &'static str,
+}
+
+impl ProbeFound {
+    /// `missing`: what is not recorded if it is not whole.
+    fn of(is_whole: bool, missing: &'static str) -> ProbeFound {
+        let (status, why) = if is_whole { ("ok", "") } else { ("partial", missing) };
+        ProbeFound { status, why, hint: "" }
     }
+}
+
+impl Probes {
+    fn of(d: &Description) -> Probes {
+        Probes {
+            sessions: ProbeFound::of(d.next_xid, "cannot find the next transaction id: xmin_age is unknown"),
+            locks: ProbeFound::of(true, ""),
+            buffers: ProbeFound::of(
+                d.held_locks,
+                "cannot find the list of held LWLocks in this build: holders are not named",
+            ),
+            deltas: ProbeFound::of(
+                d.private_memory,
+                "cannot find the buffer and WAL counters in this build: only kernel counters are recorded",
+            ),
+        }
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Status {
+    running: bool,
+    error: Option<ErrorDict>,
+    ts_from: i64,
+    ts_now: i64,
+    ticks: u64,
+    missed: u64,
+    torn: u64,
+    sessions: u64,
+    rows: u64,
+    bytes_written: u64,
+    cpu_ns: i64,
+    realtime_priority: bool,
+}
+
+/// What it says at its end beside that.
+#[derive(IntoPyObject)]
+struct End<'py> {
+    tables: Bound<'py, PyDict>,
+    loss: Loss,
+    ts_to: Option<i64>,
+}
+
+#[derive(IntoPyObject)]
+struct Loss {
+    ticks_taken: u64,
+    ticks_missed: u64,
+    ticks_unverified: u64,
+    torn: u64,
 }

@@ -9,7 +9,7 @@ use leadline_redo::Context;
 use leadline_wal::rmgr::type_names;
 use leadline_wal::{Kind, Lsn, Reader, Wal};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::error::Error;
 
@@ -22,7 +22,7 @@ pub(crate) fn check<'py>(
     start: Option<String>,
     block_size: Option<u32>,
     hint_bits_are_logged: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Compared<'py>> {
     let run = || -> Result<(u8, Consistency), Error> {
         let not_an_lsn =
             |text: &str| leadline_errors::Error::new(Kind::Usage, format!("{text} is not an LSN, such as 16/B374D848"));
@@ -35,24 +35,36 @@ pub(crate) fn check<'py>(
         Ok((log.major, check))
     };
     let (major, found) = py.detach(run)?;
-    let kinds = PyDict::new(py);
-    for (kind, tally) in &found.tallies {
-        let one = PyDict::new(py);
-        one.set_item("records", tally.records)?;
-        one.set_item("compared", tally.compared)?;
-        one.set_item("begun", tally.begun)?;
-        one.set_item("unnamed", tally.unnamed)?;
-        one.set_item("differences", tally.differences)?;
-        kinds.set_item(type_names(major, *kind), one)?;
-    }
-    let differences = found.differences.iter().map(|one| {
+    let tally = |(kind, tally): (&u16, &leadline_redo::consistency::Tally)| {
+        let leadline_redo::consistency::Tally { records, compared, begun, unnamed, differences } = *tally;
+        (type_names(major, *kind), Tally { records, compared, begun, unnamed, differences })
+    };
+    let difference = |one: &leadline_redo::consistency::Difference| {
         let (rmgr, kind) = type_names(major, one.type_id);
         format!("{rmgr} {kind}, {one}")
-    });
-    let out = PyDict::new(py);
-    out.set_item("major", major)?;
-    out.set_item("pages", found.pages())?;
-    out.set_item("kinds", kinds)?;
-    out.set_item("differences", differences.collect::<Vec<_>>())?;
-    Ok(out)
+    };
+    Ok(Compared {
+        major,
+        pages: found.pages(),
+        kinds: found.tallies.iter().map(tally).into_py_dict(py)?,
+        differences: found.differences.iter().map(difference).collect(),
+    })
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct Compared<'py> {
+    major: u8,
+    pages: usize,
+    /// By resource manager and kind of record.
+    kinds: Bound<'py, PyDict>,
+    differences: Vec<String>,
+}
+
+#[derive(IntoPyObject)]
+struct Tally {
+    records: u64,
+    compared: u64,
+    begun: u64,
+    unnamed: u64,
+    differences: u64,
 }

@@ -9,8 +9,9 @@ use leadline_replay::{
 };
 use leadline_wal::{rmgr, Lsn};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::dict::joined;
 use crate::error::Error;
 
 /// Brings a crashed data directory to the end of its log; with `dry_run` only tells what is to be done.
@@ -52,7 +53,7 @@ pub(crate) fn restore<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let usage = |message: String| Error(leadline_errors::Error::new(Kind::Usage, message));
-    let goal = match target {
+    let wanted = match target {
         "end" => Some(RecoveryTarget::End),
         "lsn" => value.parse().ok().map(|lsn| RecoveryTarget::Lsn { lsn, inclusive }),
         "time" => value.parse().ok().map(|time_us| RecoveryTarget::Time { time_us, inclusive }),
@@ -60,7 +61,7 @@ pub(crate) fn restore<'py>(
         "name" => Some(RecoveryTarget::Name(value.to_owned())),
         _ => None,
     };
-    let goal = goal.ok_or_else(|| usage(format!("{value} is not a recovery target of the kind {target}")))?;
+    let wanted = wanted.ok_or_else(|| usage(format!("{value} is not a recovery target of the kind {target}")))?;
     let follow = match timeline {
         "latest" => Some(Follow::Latest),
         "current" => Some(Follow::Current),
@@ -71,7 +72,7 @@ pub(crate) fn restore<'py>(
         Some(command) => Source::Command { command, folder: archive },
         None => Source::Folder(archive),
     };
-    let (options, wish) = (Options { memory, threads }, Restorable { source, goal, follow });
+    let (options, wish) = (Options { memory, threads }, Restorable { source, target: wanted, follow });
     reported(py, progress, |tell| leadline_replay::restore(&path, &wish, &options, dry_run, tell))
 }
 
@@ -105,15 +106,15 @@ fn reported<'py>(
 /// `file` is the file of the relation, as `pg_relation_filepath` prints it.
 #[pyfunction]
 #[pyo3(signature = (path, file, block, lsn, *, threads, progress=None))]
-pub(crate) fn page_at<'py>(
-    py: Python<'py>,
+pub(crate) fn page_at(
+    py: Python<'_>,
     path: PathBuf,
     file: PathBuf,
     block: u32,
     lsn: String,
     threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<PageAt> {
     let at = parsed(&lsn)?;
     let (relation, name) = of_path(&path.join(&file));
     if relation.rel == 0 || relation.spc == 0 {
@@ -122,20 +123,28 @@ pub(crate) fn page_at<'py>(
     }
     let page = BlockId { relation, fork: name.fork as u32, block };
     let found = reading(py, progress, |tell| leadline_replay::page_at(&path, page, at, threads, tell))?;
-    let out = PyDict::new(py);
-    out.set_item("bytes", PyBytes::new(py, &found.bytes))?;
-    out.set_item("image_lsn", found.image.to_string())?;
-    out.set_item("last_lsn", found.last.to_string())?;
-    out.set_item("applied", found.applied)?;
-    Ok(out)
+    Ok(PageAt {
+        bytes: found.bytes,
+        image_lsn: found.image.to_string(),
+        last_lsn: found.last.to_string(),
+        applied: found.applied,
+    })
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct PageAt {
+    bytes: Vec<u8>,
+    image_lsn: String,
+    last_lsn: String,
+    applied: u64,
 }
 
 /// Writes one relation file, or one block of it, as the records that begin before an LSN leave it.
 #[pyfunction]
 #[pyo3(signature = (file, wal, lsn, output, *, block=None, threads, progress=None))]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn relation_at<'py>(
-    py: Python<'py>,
+pub(crate) fn relation_at(
+    py: Python<'_>,
     file: PathBuf,
     wal: PathBuf,
     lsn: String,
@@ -143,16 +152,30 @@ pub(crate) fn relation_at<'py>(
     block: Option<u32>,
     threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<RelationAt> {
     let wish = Wish { file: &file, wal: &wal, block, to: parsed(&lsn)?, output: &output, threads };
     let made = reading(py, progress, |tell| leadline_replay::relation_at(&wish, tell))?;
-    let out = PyDict::new(py);
-    out.set_item("from_lsn", made.from.to_string())?;
-    out.set_item("last_lsn", (made.last.0 != 0).then(|| made.last.to_string()))?;
-    out.set_item("blocks", made.blocks)?;
-    out.set_item("applied", made.applied)?;
-    out.set_item("older", made.older)?;
-    Ok(out)
+    Ok(RelationAt {
+        from_lsn: made.from.to_string(),
+        last_lsn: text_of(made.last),
+        blocks: made.blocks,
+        applied: made.applied,
+        older: made.older,
+    })
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct RelationAt {
+    from_lsn: String,
+    last_lsn: Option<String>,
+    blocks: u32,
+    applied: u64,
+    older: u64,
+}
+
+/// None of an LSN that is not known.
+fn text_of(lsn: Lsn) -> Option<String> {
+    (lsn.0 != 0).then(|| lsn.to_string())
 }
 
 fn usage(message: String) -> Error {
@@ -188,83 +211,140 @@ fn reading<T: Send>(
 }
 
 fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    let lsn = |lsn: Lsn| (lsn.0 != 0).then(|| lsn.to_string());
-    out.set_item("is_clean", report.is_clean)?;
-    out.set_item("major", report.major)?;
-    out.set_item("redo_lsn", lsn(report.redo))?;
-    out.set_item("end_lsn", lsn(report.end))?;
-    out.set_item("end_reason", &report.end_reason)?;
-    out.set_item("timeline", report.timeline)?;
-    out.set_item("wal_bytes", report.end.0.saturating_sub(report.redo.0))?;
-    let kinds = PyList::empty(py);
-    for (kind, sum) in &report.sums {
-        let (rmgr, name) = rmgr::type_names(report.major, *kind);
-        let row = PyDict::new(py);
-        row.set_item("rmgr", rmgr)?;
-        row.set_item("type", name)?;
-        row.set_item("records", sum.records)?;
-        row.set_item("record_bytes", sum.bytes)?;
-        row.set_item("fpi", sum.images)?;
-        row.set_item("fpi_bytes", sum.image_bytes)?;
-        kinds.append(row)?;
-    }
-    out.set_item("kinds", kinds)?;
-    out.set_item("changes", report.changes)?;
-    out.set_item("kept_bytes", report.kept_bytes)?;
-    out.set_item("commits", report.commits)?;
-    out.set_item("aborts", report.aborts)?;
-    out.set_item("prepared", report.prepared)?;
-    out.set_item("files", report.forks)?;
-    out.set_item("dropped_relations", report.dropped_relations)?;
-    set_work(&out, &report.work)?;
-    let relations = PyList::empty(py);
-    for ((relation, fork), work) in &report.forks_work {
-        let row = PyDict::new(py);
-        row.set_item("spcnode", relation.spc)?;
-        row.set_item("dbnode", relation.db)?;
-        row.set_item("relfilenode", relation.rel)?;
-        row.set_item("fork", fork)?;
-        set_work(&row, work)?;
-        relations.append(row)?;
-    }
-    out.set_item("relations", relations)?;
-    let threads = PyList::empty(py);
-    for time in &report.threads {
-        threads.append((time.phase.as_str(), time.wall_ns, time.cpu_ns))?;
-    }
-    out.set_item("threads", threads)?;
-    out.set_item("rounds", report.rounds)?;
-    out.set_item("spilled_bytes", report.spilled_bytes)?;
-    out.set_item("checkpoint_lsn", lsn(report.checkpoint))?;
-    out.set_item("backup", report.restored.as_ref().map(|restored| restored_dict(py, restored)).transpose()?)?;
-    let seconds = PyDict::new(py);
-    for (phase, took) in &report.seconds {
-        seconds.set_item(phase.as_str(), took)?;
-    }
-    out.set_item("seconds", seconds)?;
-    Ok(out)
+    let kind = |(kind, sum): (&u16, &leadline_replay::Sum)| {
+        let (rmgr, record_type) = rmgr::type_names(report.major, *kind);
+        let (records, record_bytes) = (sum.records, sum.bytes);
+        KindSum { rmgr, record_type, records, record_bytes, fpi: sum.images, fpi_bytes: sum.image_bytes }
+    };
+    let read = WalRead {
+        is_clean: report.is_clean,
+        major: report.major,
+        redo_lsn: text_of(report.redo),
+        end_lsn: text_of(report.end),
+        end_reason: report.end_reason.clone(),
+        timeline: report.timeline,
+        wal_bytes: report.end.0.saturating_sub(report.redo.0),
+        kinds: report.sums.iter().map(kind).collect(),
+        changes: report.changes,
+        kept_bytes: report.kept_bytes,
+        commits: report.commits,
+        aborts: report.aborts,
+        prepared: report.prepared,
+        files: report.forks,
+        dropped_relations: report.dropped_relations,
+    };
+    let relation = |((relation, fork), work): (&(leadline_datadir::RelFile, u8), &Work)| {
+        let fork = Fork { spcnode: relation.spc, dbnode: relation.db, relfilenode: relation.rel, fork: *fork };
+        joined(py, [fork.into_pyobject(py)?, PagesWork::of(work).into_pyobject(py)?])
+    };
+    let written = Written {
+        relations: report.forks_work.iter().map(relation).collect::<PyResult<_>>()?,
+        threads: report.threads.iter().map(|time| (time.phase.as_str(), time.wall_ns, time.cpu_ns)).collect(),
+        rounds: report.rounds,
+        spilled_bytes: report.spilled_bytes,
+        checkpoint_lsn: text_of(report.checkpoint),
+        backup: report.restored.as_ref().map(Backup::of),
+        seconds: report.seconds.iter().map(|(phase, took)| (phase.as_str(), *took)).into_py_dict(py)?,
+    };
+    let work = PagesWork::of(&report.work);
+    joined(py, [read.into_pyobject(py)?, work.into_pyobject(py)?, written.into_pyobject(py)?])
 }
 
-fn set_work(out: &Bound<'_, PyDict>, work: &Work) -> PyResult<()> {
-    out.set_item("pages", work.pages)?;
-    out.set_item("pages_written", work.written)?;
-    out.set_item("pages_read", work.read)?;
-    out.set_item("applied", work.applied)?;
-    out.set_item("restored", work.restored)?;
-    out.set_item("superseded", work.superseded)?;
-    out.set_item("removed", work.removed)?;
-    out.set_item("older", work.older)
+/// What the WAL has.
+#[derive(IntoPyObject)]
+struct WalRead {
+    is_clean: bool,
+    major: u8,
+    redo_lsn: Option<String>,
+    end_lsn: Option<String>,
+    end_reason: String,
+    timeline: u32,
+    wal_bytes: u64,
+    kinds: Vec<KindSum>,
+    changes: u64,
+    kept_bytes: u64,
+    commits: u64,
+    aborts: u64,
+    prepared: u64,
+    files: u64,
+    dropped_relations: u64,
 }
 
-fn restored_dict<'py>(py: Python<'py>, restored: &Restored) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    let Restored { consistent, restartpoint, redo, target, timeline } = restored;
-    out.set_item("consistent_lsn", consistent.to_string())?;
-    out.set_item("restartpoint_lsn", (restartpoint.0 != 0).then(|| restartpoint.to_string()))?;
-    out.set_item("redo_lsn", redo.to_string())?;
-    out.set_item("target_lsn", target.to_string())?;
-    out.set_item("left_bytes", target.0.saturating_sub(redo.0))?;
-    out.set_item("timeline", timeline)?;
-    Ok(out)
+#[derive(IntoPyObject)]
+struct KindSum {
+    rmgr: String,
+    #[pyo3(item("type"))]
+    record_type: String,
+    records: u64,
+    record_bytes: u64,
+    fpi: u64,
+    fpi_bytes: u64,
+}
+
+/// What was done to pages.
+#[derive(IntoPyObject)]
+struct PagesWork {
+    pages: u64,
+    pages_written: u64,
+    pages_read: u64,
+    applied: u64,
+    restored: u64,
+    superseded: u64,
+    removed: u64,
+    older: u64,
+}
+
+impl PagesWork {
+    fn of(work: &Work) -> PagesWork {
+        let Work { pages, written, read, applied, restored, superseded, removed, older } = *work;
+        PagesWork { pages, pages_written: written, pages_read: read, applied, restored, superseded, removed, older }
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Fork {
+    spcnode: u32,
+    dbnode: u32,
+    relfilenode: u32,
+    fork: u8,
+}
+
+/// Phase, and nanoseconds by the clock and on a CPU.
+type ThreadTime = (&'static str, u64, Option<u64>);
+
+/// How it was written.
+#[derive(IntoPyObject)]
+struct Written<'py> {
+    relations: Vec<Bound<'py, PyDict>>,
+    threads: Vec<ThreadTime>,
+    rounds: u64,
+    spilled_bytes: u64,
+    checkpoint_lsn: Option<String>,
+    backup: Option<Backup>,
+    seconds: Bound<'py, PyDict>,
+}
+
+/// How far a base backup was brought.
+#[derive(IntoPyObject)]
+struct Backup {
+    consistent_lsn: String,
+    restartpoint_lsn: Option<String>,
+    redo_lsn: String,
+    target_lsn: String,
+    left_bytes: u64,
+    timeline: u32,
+}
+
+impl Backup {
+    fn of(restored: &Restored) -> Backup {
+        let Restored { consistent, restartpoint, redo, target, timeline } = restored;
+        Backup {
+            consistent_lsn: consistent.to_string(),
+            restartpoint_lsn: text_of(*restartpoint),
+            redo_lsn: redo.to_string(),
+            target_lsn: target.to_string(),
+            left_bytes: target.0.saturating_sub(redo.0),
+            timeline: *timeline,
+        }
+    }
 }

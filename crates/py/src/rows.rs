@@ -1,29 +1,33 @@
 //! `RowScan`: the rows of one relation, from the files of a data directory.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leadline_rows::{export, Encoding, RowScan as Scan};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::error::Error;
 
 /// What is wrong with the files of a data directory as a whole, by its catalogs.
 #[pyfunction]
-pub(crate) fn file_faults(py: Python<'_>, data_dir: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let faults = py.detach(|| leadline_rows::compare(&data_dir)).map_err(Error::from)?;
+pub(crate) fn file_faults(py: Python<'_>, data_dir: PathBuf) -> Result<Vec<Fault>, Error> {
+    let faults = py.detach(|| leadline_rows::compare(&data_dir))?;
     let fault = |fault: leadline_rows::Fault| {
-        let out = PyDict::new(py);
-        out.set_item("class", fault.class)?;
-        out.set_item("path", fault.path.display().to_string())?;
-        out.set_item("relation", fault.relation)?;
-        out.set_item("bytes", fault.bytes)?;
-        out.set_item("wanted", fault.wanted)?;
-        out.set_item("found", fault.found)?;
-        Ok(out)
+        let leadline_rows::Fault { class, path, relation, bytes, wanted, found } = fault;
+        Fault { class, path: path.display().to_string(), relation, bytes, wanted, found }
     };
-    faults.into_iter().map(fault).collect()
+    Ok(faults.into_iter().map(fault).collect())
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct Fault {
+    class: &'static str,
+    path: String,
+    relation: String,
+    bytes: u64,
+    wanted: String,
+    found: String,
 }
 
 /// Names, and databases without any.
@@ -34,11 +38,13 @@ type Names<'py> = (Bound<'py, PyDict>, Vec<(String, String)>);
 #[pyfunction]
 pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Names<'_>> {
     let (found, lost) = py.detach(|| leadline_rows::file_names(&data_dir)).map_err(Error::from)?;
-    let out = PyDict::new(py);
-    for name in found {
-        out.set_item((name.tablespace, name.database, name.filenode), (name.datname, name.relation))?;
-    }
-    Ok((out, lost.into_iter().map(|(database, e)| (database, e.to_string())).collect()))
+    let named = |name: leadline_rows::FileName| {
+        ((name.tablespace, name.database, name.filenode), (name.datname, name.relation))
+    };
+    Ok((
+        found.into_iter().map(named).into_py_dict(py)?,
+        lost.into_iter().map(|(database, e)| (database, e.to_string())).collect(),
+    ))
 }
 
 #[pyclass(frozen, module = "leadline._core.rows")]
@@ -62,77 +68,73 @@ impl RowScan {
     }
 
     /// What the rows are of.
-    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let scan = self.lock();
-        let out = PyDict::new(py);
-        out.set_item("relation", scan.relation())?;
-        let columns: Vec<_> = scan.columns().iter().map(|c| (c.name.as_str(), c.type_name.as_str())).collect();
-        out.set_item("columns", columns)?;
-        out.set_item("provenance", scan.beside_names())?;
-        let unknown: Vec<_> = scan.columns().iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
-        out.set_item("unknown", unknown)?;
-        out.set_item("virtual", scan.virtual_columns())?;
-        out.set_item("unlogged", scan.is_unlogged())?;
-        out.set_item("encoding", scan.other_encoding().map(Encoding::name))?;
-        Ok(out)
+    fn describe(&self) -> Relation {
+        let scan = self.scan.lock();
+        let names = scan.columns().iter().map(|c| (c.name.clone(), c.type_name.clone()));
+        let unknown = scan.columns().iter().filter(|c| !c.is_known).map(|c| c.name.clone());
+        Relation {
+            relation: scan.relation().to_owned(),
+            columns: names.collect(),
+            provenance: scan.beside_names(),
+            unknown: unknown.collect(),
+            virtual_columns: scan.virtual_columns().to_vec(),
+            unlogged: scan.is_unlogged(),
+            encoding: scan.other_encoding().map(Encoding::name),
+        }
     }
 
     /// Names of what stands before the columns in the rows that came last.
     fn provenance(&self) -> Vec<String> {
-        self.lock().beside_names()
+        self.scan.lock().beside_names()
     }
 
     /// How far it has been read, and what could not be.
-    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let scan = self.lock();
-        let out = PyDict::new(py);
+    fn status(&self) -> Status {
+        let scan = self.scan.lock();
         let (block, blocks) = scan.progress();
-        out.set_item("block", block)?;
-        out.set_item("blocks", blocks)?;
-        out.set_item("unread_pages", scan.unread.pages)?;
-        out.set_item("torn_pages", scan.unread.torn)?;
-        out.set_item("wrong_checksums", scan.unread.checksums)?;
-        out.set_item("gone_blocks", scan.unread.gone)?;
-        out.set_item("unread_rows", scan.unread.rows)?;
-        out.set_item("unread_values", scan.unread.values)?;
-        out.set_item("vacuumed_values", scan.unread.vacuumed)?;
-        out.set_item("invalid_values", scan.invalid_values())?;
-        out.set_item("missing_blocks", scan.unread.missing)?;
-        let cut_off = scan.cut_off();
-        out.set_item("cut_off_blocks", cut_off.blocks)?;
-        out.set_item("cut_off_by", cut_off.by)?;
-        out.set_item("empty_pages", scan.unread.zeros.count())?;
+        let (unread, cut_off) = (&scan.unread, scan.cut_off());
         // Of a server that did not stop, pages that it has in memory may follow in the file before them.
-        let (zeros, places) = scan.unread.zeros.before_used().unwrap_or_default();
-        out.set_item("zero_pages", if scan.is_final() { zeros } else { 0 })?;
-        out.set_item("unwritten_pages", if scan.is_final() { 0 } else { zeros })?;
-        out.set_item("zeros_at", places)?;
-        out.set_item("unknown_rows", scan.unread.unknown)?;
-        out.set_item("unknown_why", scan.unread.reasons.iter().collect::<Vec<_>>())?;
-        out.set_item("future_rows", scan.unread.future)?;
-        out.set_item("toast_checksums", scan.unread.toast_checksums.len())?;
-        out.set_item("catalog_damage", scan.catalog_damage())?;
-        let loss = |loss: &leadline_rows::Loss| -> PyResult<_> {
-            let item = PyDict::new(py);
-            let ctid = (loss.lp > 0).then(|| format!("({},{})", loss.block, loss.lp));
-            item.set_item("ctid", ctid)?;
-            item.set_item("block", loss.block)?;
-            item.set_item("column", loss.column.and_then(|i| scan.columns().get(i)).map(|c| c.name.as_str()))?;
-            item.set_item("reason", &loss.reason)?;
-            Ok(item)
+        let (zeros, zeros_at) = unread.zeros.before_used().unwrap_or_default();
+        let loss = |loss: &leadline_rows::Loss| Loss {
+            ctid: (loss.lp > 0).then(|| format!("({},{})", loss.block, loss.lp)),
+            block: loss.block,
+            column: loss.column.and_then(|i| scan.columns().get(i)).map(|c| c.name.clone()),
+            reason: loss.reason.clone(),
         };
-        let losses = scan.unread.losses.all().iter().map(loss).collect::<PyResult<Vec<_>>>()?;
-        out.set_item("unreadable", losses)?;
-        out.set_item("unreadable_left_out", scan.unread.losses.left_out)?;
-        out.set_item("unconverted_characters", scan.other_encoding().map_or(0, Encoding::unconverted))?;
-        Ok(out)
+        Status {
+            block,
+            blocks,
+            unread_pages: unread.pages,
+            torn_pages: unread.torn,
+            wrong_checksums: unread.checksums,
+            gone_blocks: unread.gone,
+            unread_rows: unread.rows,
+            unread_values: unread.values,
+            vacuumed_values: unread.vacuumed,
+            invalid_values: scan.invalid_values(),
+            missing_blocks: unread.missing,
+            cut_off_blocks: cut_off.blocks,
+            cut_off_by: cut_off.by,
+            empty_pages: unread.zeros.count(),
+            zero_pages: if scan.is_final() { zeros } else { 0 },
+            unwritten_pages: if scan.is_final() { 0 } else { zeros },
+            zeros_at,
+            unknown_rows: unread.unknown,
+            unknown_why: unread.reasons.iter().cloned().collect(),
+            future_rows: unread.future,
+            toast_checksums: unread.toast_checksums.len(),
+            catalog_damage: scan.catalog_damage(),
+            unreadable: unread.losses.all().iter().map(loss).collect(),
+            unreadable_left_out: unread.losses.left_out,
+            unconverted_characters: scan.other_encoding().map_or(0, Encoding::unconverted),
+        }
     }
 
     /// The next rows, None at the end.
     fn rows(&self, py: Python<'_>, about: usize) -> PyResult<Option<Vec<Vec<Option<String>>>>> {
         py.check_signals()?;
         let next = || -> Result<_, Error> {
-            let mut scan = self.lock();
+            let mut scan = self.scan.lock();
             let rows = scan.next_rows(about)?;
             Ok(rows.map(|rows| {
                 let whole = |row: &leadline_rows::Row| {
@@ -163,7 +165,7 @@ impl RowScan {
             failed = Python::attach(call).err();
             failed.is_none()
         };
-        let written = py.detach(|| export::export(&mut self.lock(), &out, threads, &mut go_on));
+        let written = py.detach(|| export::export(&mut self.scan.lock(), &out, threads, &mut go_on));
         match failed {
             Some(failed) => Err(failed),
             None => Ok(written.map(|w| (w.rows, w.as_text)).map_err(Error::from)?),
@@ -171,8 +173,53 @@ impl RowScan {
     }
 }
 
-impl RowScan {
-    fn lock(&self) -> MutexGuard<'_, Scan> {
-        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the rows are of.
+#[derive(IntoPyObject)]
+struct Relation {
+    relation: String,
+    columns: Vec<(String, String)>,
+    provenance: Vec<String>,
+    unknown: Vec<String>,
+    #[pyo3(item("virtual"))]
+    virtual_columns: Vec<String>,
+    unlogged: bool,
+    encoding: Option<&'static str>,
+}
+
+/// How far it has been read, and what could not be.
+#[derive(IntoPyObject)]
+struct Status {
+    block: u32,
+    blocks: u32,
+    unread_pages: u64,
+    torn_pages: u64,
+    wrong_checksums: u64,
+    gone_blocks: u64,
+    unread_rows: u64,
+    unread_values: u64,
+    vacuumed_values: u64,
+    invalid_values: u64,
+    missing_blocks: u64,
+    cut_off_blocks: u32,
+    cut_off_by: &'static str,
+    empty_pages: u64,
+    zero_pages: u64,
+    unwritten_pages: u64,
+    zeros_at: String,
+    unknown_rows: u64,
+    unknown_why: Vec<String>,
+    future_rows: u64,
+    toast_checksums: usize,
+    catalog_damage: Vec<String>,
+    unreadable: Vec<Loss>,
+    unreadable_left_out: u64,
+    unconverted_characters: u64,
+}
+
+#[derive(IntoPyObject)]
+struct Loss {
+    ctid: Option<String>,
+    block: u32,
+    column: Option<String>,
+    reason: String,
 }

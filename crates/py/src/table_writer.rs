@@ -1,11 +1,11 @@
 //! `TableWriter`: Python rows of the rare tables into a capture.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leadline_capture::{BatchBuilder, Stats, TableSpec, Value, WriterOptions};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::Error;
 
@@ -51,9 +51,9 @@ impl TableWriter {
     }
 
     /// Flushes and ends; gives the rows, bytes and segments written. Closing again gives the same figures.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn close(&self, py: Python<'_>) -> Result<Written, Error> {
         let stats = py.detach(|| {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let (outcome, stats) = match &mut *state {
                 State::Closed(stats) => return Ok(*stats),
                 State::Open(writer) => (writer.end_segment(), writer.stats()),
@@ -61,7 +61,7 @@ impl TableWriter {
             *state = State::Closed(stats);
             outcome.map(|()| stats).map_err(Error::from)
         })?;
-        written_dict(py, stats)
+        Ok(stats.into())
     }
 }
 
@@ -70,15 +70,32 @@ impl TableWriter {
     where
         F: Send + FnOnce(&mut leadline_capture::TableWriter) -> Result<(), leadline_capture::Error>,
     {
-        let outcome: Result<(), Error> = py.detach(|| match &mut *self.lock() {
+        let outcome: Result<(), Error> = py.detach(|| match &mut *self.state.lock() {
             State::Open(writer) => Ok(work(writer)?),
             State::Closed(_) => Err(Error::closed(format_args!("the writer of table {}", self.spec.name))),
         });
         Ok(outcome?)
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // a panic elsewhere does not unsay what is on disk
+/// Adds a stored table of an engine in another package: columns as (name, type, nullable).
+#[pyfunction]
+pub(crate) fn define_table(name: &str, clock: &str, columns: Vec<(String, String, bool)>) -> PyResult<()> {
+    let columns: Vec<_> = columns.iter().map(|(name, kind, nullable)| (&**name, &**kind, *nullable)).collect();
+    Ok(leadline_capture::define(name, clock, &columns).map_err(Error::from)?)
+}
+
+/// What was written of a table.
+#[derive(IntoPyObject)]
+pub(crate) struct Written {
+    rows: u64,
+    bytes: u64,
+    segments: u64,
+}
+
+impl From<Stats> for Written {
+    fn from(Stats { rows, bytes, segments }: Stats) -> Written {
+        Written { rows, bytes, segments }
     }
 }
 
@@ -87,19 +104,7 @@ pub(crate) fn tables_dict(
     py: Python<'_>,
     written: impl IntoIterator<Item = (&'static str, Stats)>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let tables = PyDict::new(py);
-    for (name, stats) in written {
-        tables.set_item(name, written_dict(py, stats)?)?;
-    }
-    Ok(tables)
-}
-
-fn written_dict(py: Python<'_>, stats: Stats) -> PyResult<Bound<'_, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("rows", stats.rows)?;
-    out.set_item("bytes", stats.bytes)?;
-    out.set_item("segments", stats.segments)?;
-    Ok(out)
+    written.into_iter().map(|(name, stats)| (name, Written::from(stats))).into_py_dict(py)
 }
 
 fn append_row(spec: &'static TableSpec, builder: &mut BatchBuilder, row: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -1,18 +1,21 @@
 //! `WalLog`: PostgreSQL's log on disk.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use leadline_wal::describe::time_text;
 use leadline_wal::export::export;
 use leadline_wal::history::{history, Change};
 use leadline_wal::print::{Form, Part, Printer, Stream, What};
+use leadline_wal::sampled::records_between;
 use leadline_wal::stats::{stats, By, Key};
 use leadline_wal::times::at_time;
 use leadline_wal::{image, rmgr, Ending, Filter, Kind, Lsn, Range, Reader, Record, Wal};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
+use crate::dict::joined;
 use crate::error::Error;
 use crate::table_writer::tables_dict;
 
@@ -84,25 +87,25 @@ impl WalLog {
     }
 
     /// What the log is.
-    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let out = PyDict::new(py);
-        out.set_item("major", self.log.major)?;
-        out.set_item("system_id", self.log.system_id.to_string())?;
-        out.set_item("timeline", self.log.timeline)?;
-        out.set_item("segment_size", self.log.segment_size)?;
-        out.set_item("segments", self.log.segments())?;
-        out.set_item("from_lsn", self.range.from.to_string())?;
-        out.set_item("to_lsn", self.range.to.to_string())?;
-        out.set_item("bytes", self.range.to.0 - self.range.from.0)?;
-        Ok(out)
+    fn describe(&self) -> Described {
+        Described {
+            major: self.log.major,
+            system_id: self.log.system_id.to_string(),
+            timeline: self.log.timeline,
+            segment_size: self.log.segment_size,
+            segments: self.log.segments(),
+            from_lsn: self.range.from.to_string(),
+            to_lsn: self.range.to.to_string(),
+            bytes: self.range.to.0 - self.range.from.0,
+        }
     }
 
     /// Where the log ended, as far as it was printed.
-    fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stream = self.lock();
+    fn ending(&self) -> Ended {
+        let stream = self.stream.lock();
         let (ending, all) = (stream.reader().ending().clone(), stream.reader().position() >= self.range.to);
         drop(stream);
-        ending_dict(py, &if all { self.whole_ending(ending) } else { ending })
+        Ended::of(&if all { self.whole_ending(ending) } else { ending })
     }
 
     /// The next records as they are printed, at most `limit` of them, and how many; none at the end.
@@ -142,7 +145,7 @@ impl WalLog {
         by: &str,
         threads: usize,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<Sums<'py>> {
         let kind = match by {
             "type" => By::Type,
             "rmgr" => By::Rmgr,
@@ -157,21 +160,37 @@ impl WalLog {
         let found =
             py.detach(|| stats(&self.log, self.range, kind, threads, &wants, filtered, &mut |done| look.go_on(done)));
         let found = look.outcome(found)?;
+        let row = |(key, sum): &(Key, leadline_wal::stats::Sum)| {
+            let key = self.key_dict(py, kind, key)?;
+            let sum = Sum {
+                records: sum.records,
+                record_bytes: sum.record_bytes,
+                fpi: sum.images,
+                fpi_bytes: sum.fpi_bytes,
+                superseded_fpi_bytes: sum.superseded_fpi_bytes,
+            };
+            joined(py, [key, sum.into_pyobject(py)?])
+        };
+        let rows = found.sums.iter().map(row).collect::<PyResult<_>>()?;
+        let ending = Ended::of(&self.whole_ending(found.ending));
+        Ok(Sums { rows, ending, pages_forgotten: found.pages_forgotten })
+    }
+
+    /// The records that a server was seen to replay. `places`: what was replayed before each, and where it ends.
+    fn records_between<'py>(&self, py: Python<'py>, places: Vec<(u64, u64)>) -> PyResult<Bound<'py, PyDict>> {
+        let mut go_on = || Python::attach(|py| py.check_signals().is_ok());
+        let found = py.detach(|| records_between(&self.log, &places, &mut go_on)).map_err(Error::from)?;
+        py.check_signals()?;
         let rows = PyList::empty(py);
-        for (key, sum) in &found.sums {
-            let row = PyDict::new(py);
-            self.put_key(&row, kind, key)?;
-            row.set_item("records", sum.records)?;
-            row.set_item("record_bytes", sum.record_bytes)?;
-            row.set_item("fpi", sum.images)?;
-            row.set_item("fpi_bytes", sum.fpi_bytes)?;
-            row.set_item("superseded_fpi_bytes", sum.superseded_fpi_bytes)?;
-            rows.append(row)?;
+        for r in &found.records {
+            let (rmgr, record_type) = rmgr::type_names(self.log.major, rmgr::type_id(r.rmid, r.info));
+            let of_block = r.block.map(|b| (b.relation.spc, b.relation.db, b.relation.rel, b.fork, b.block));
+            rows.append((r.end.0, r.start.0, rmgr, record_type, r.length, r.image_bytes, r.blocks, of_block))?;
         }
         let out = PyDict::new(py);
-        out.set_item("rows", rows)?;
-        out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
-        out.set_item("pages_forgotten", found.pages_forgotten)?;
+        out.set_item("records", rows)?;
+        out.set_item("wrong", found.wrong)?;
+        out.set_item("gone", found.gone)?;
         Ok(out)
     }
 
@@ -182,7 +201,7 @@ impl WalLog {
         capture_dir: PathBuf,
         threads: usize,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<Exported<'py>> {
         let mut look = Look { callback: progress, failed: None };
         let wants = |record: &Record<'_>| self.filter.wants(record);
         let keep: Option<&(dyn Fn(&Record<'_>) -> bool + Sync)> =
@@ -190,10 +209,8 @@ impl WalLog {
         let found =
             py.detach(|| export(&self.log, self.range, threads, &capture_dir, keep, &mut |done| look.go_on(done)));
         let found = look.outcome(found)?;
-        let out = PyDict::new(py);
-        out.set_item("tables", tables_dict(py, found.tables)?)?;
-        out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
-        Ok(out)
+        let tables = tables_dict(py, found.tables)?;
+        Ok(Exported { tables, ending: Ended::of(&self.whole_ending(found.ending)) })
     }
 }
 
@@ -207,8 +224,8 @@ pub(crate) struct History {
 
 #[pymethods]
 impl History {
-    fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ending_dict(py, &self.ending)
+    fn ending(&self) -> Ended {
+        Ended::of(&self.ending)
     }
 
     /// The next changes as they are printed, at most `limit` of them, and how many; none at the end.
@@ -216,7 +233,7 @@ impl History {
         /// Changes printed between two looks at whether the user wants to stop.
         const BATCH: usize = 10_000;
         py.check_signals()?;
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.changes.lock();
         let mut printer = Printer::new(form(json), self.major);
         let mut count = 0;
         for change in changes.by_ref().take(limit.min(BATCH)) {
@@ -247,33 +264,28 @@ impl WalLog {
         ending
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stream> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn print<'py>(&self, py: Python<'py>, what: What, json: bool, limit: usize) -> PyResult<Option<Rows<'py>>> {
         py.check_signals()?;
-        let part = py.detach(|| self.lock().next(what, form(json), limit)).map_err(Error::from)?;
+        let part = py.detach(|| self.stream.lock().next(what, form(json), limit)).map_err(Error::from)?;
         Ok(part.map(|Part { records, text }| (records, PyBytes::new(py, text.as_bytes()))))
     }
 
-    fn put_key(&self, row: &Bound<'_, PyDict>, by: By, key: &Key) -> PyResult<()> {
+    /// What names a sum, by the columns that tables have.
+    fn key_dict<'py>(&self, py: Python<'py>, by: By, key: &Key) -> PyResult<Bound<'py, PyDict>> {
         let [a, b, c] = key.0.unwrap_or_default();
         let known = |n: u32| key.0.map(|_| n);
         match by {
             By::Type => {
                 let (rmgr, record_type) = rmgr::type_names(self.log.major, a as u16);
-                row.set_item("rmgr", rmgr)?;
-                row.set_item("record_type", record_type)
+                ByType { rmgr, record_type }.into_pyobject(py)
             }
-            By::Rmgr => row.set_item("rmgr", rmgr::rmgr_name(a as u8)),
-            By::Relation => {
-                row.set_item("spcnode", known(a))?;
-                row.set_item("dbnode", known(b))?;
-                row.set_item("relfilenode", known(c))
+            By::Rmgr => ByRmgr { rmgr: rmgr::rmgr_name(a as u8) }.into_pyobject(py),
+            By::Relation => ByRelation { spcnode: known(a), dbnode: known(b), relfilenode: known(c) }.into_pyobject(py),
+            By::Database => ByDatabase { dbnode: known(a) }.into_pyobject(py),
+            By::Hour => {
+                let hour = known(a).map(|h| time_text(i64::from(h) * 3_600_000_000));
+                ByHour { hour }.into_pyobject(py)
             }
-            By::Database => row.set_item("dbnode", known(a)),
-            By::Hour => row.set_item("hour", known(a).map(|h| time_text(i64::from(h) * 3_600_000_000))),
         }
     }
 }
@@ -304,12 +316,86 @@ impl Look {
     }
 }
 
-fn ending_dict<'py>(py: Python<'py>, ending: &Ending) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    let known = |lsn: Lsn| (lsn.0 != 0).then(|| lsn.to_string());
-    out.set_item("first_lsn", known(ending.first))?;
-    out.set_item("last_lsn", known(ending.last))?;
-    out.set_item("end_lsn", ending.early.as_ref().map(|e| e.0.to_string()))?;
-    out.set_item("why", ending.early.as_ref().map(|e| e.1.clone()))?;
-    Ok(out)
+/// What the WAL is.
+#[derive(IntoPyObject)]
+struct Described {
+    major: u8,
+    system_id: String,
+    timeline: u32,
+    segment_size: u64,
+    segments: usize,
+    from_lsn: String,
+    to_lsn: String,
+    bytes: u64,
+}
+
+/// Where it ended, and why.
+#[derive(IntoPyObject)]
+struct Ended {
+    first_lsn: Option<String>,
+    last_lsn: Option<String>,
+    end_lsn: Option<String>,
+    why: Option<String>,
+}
+
+impl Ended {
+    fn of(ending: &Ending) -> Ended {
+        let known = |lsn: Lsn| (lsn.0 != 0).then(|| lsn.to_string());
+        Ended {
+            first_lsn: known(ending.first),
+            last_lsn: known(ending.last),
+            end_lsn: ending.early.as_ref().map(|e| e.0.to_string()),
+            why: ending.early.as_ref().map(|e| e.1.clone()),
+        }
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Exported<'py> {
+    tables: Bound<'py, PyDict>,
+    ending: Ended,
+}
+
+#[derive(IntoPyObject)]
+struct Sums<'py> {
+    rows: Vec<Bound<'py, PyDict>>,
+    ending: Ended,
+    pages_forgotten: u64,
+}
+
+#[derive(IntoPyObject)]
+struct Sum {
+    records: u64,
+    record_bytes: u64,
+    fpi: u64,
+    fpi_bytes: u64,
+    superseded_fpi_bytes: u64,
+}
+
+#[derive(IntoPyObject)]
+struct ByType {
+    rmgr: String,
+    record_type: String,
+}
+
+#[derive(IntoPyObject)]
+struct ByRmgr {
+    rmgr: String,
+}
+
+#[derive(IntoPyObject)]
+struct ByRelation {
+    spcnode: Option<u32>,
+    dbnode: Option<u32>,
+    relfilenode: Option<u32>,
+}
+
+#[derive(IntoPyObject)]
+struct ByDatabase {
+    dbnode: Option<u32>,
+}
+
+#[derive(IntoPyObject)]
+struct ByHour {
+    hour: Option<String>,
 }

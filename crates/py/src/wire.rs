@@ -1,26 +1,29 @@
 //! Packets of files and interfaces by `leadline_wire`.
 
-use crate::beat::Runner;
+use crate::dict::joined;
 use crate::error::Error;
+use crate::probes::Runner;
 use crate::table_writer::tables_dict;
 use leadline_capture::{spec, Value};
 use leadline_clockwork::OpenTables;
-use leadline_errors::{Error as Said, Kind};
-use leadline_wire::analyser::{Analyser, Interval, Options};
+use leadline_errors::Error as Said;
+use leadline_wire::analyser::{Analyser, Options};
+use leadline_wire::durations::Durations;
 use leadline_wire::file::Source;
 use leadline_wire::filter::{Filter, Instruction, Program};
-use leadline_wire::histogram::Histogram;
 use leadline_wire::live::{Live, Sniffer as Work, Wanted};
 use leadline_wire::packet::Link;
-use leadline_wire::sizes::{Sizes, WAYS};
+use leadline_wire::sizes::WAYS;
 use leadline_wire::tables::{connection_row, CONNECTIONS};
 use leadline_wire::Go;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyDict};
+use pyo3::IntoPyObjectExt;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How often the ring is emptied.
 const DRAINS_HZ: f64 = 50.0;
@@ -119,115 +122,204 @@ fn read<'py>(
     };
     let read = py.detach(|| leadline_wire::read_files(sources, options, tables.as_mut(), &mut go));
     let (analyser, file) = read.map_err(|e| PyErr::take(py).unwrap_or_else(|| Error(e).into()))?;
-    let out = summary(py, &analyser)?;
-    let told = PyDict::new(py);
-    told.set_item("packets", file.packets)?;
-    told.set_item("bytes", file.bytes)?;
-    told.set_item("skipped_blocks", file.skipped_blocks)?;
-    told.set_item("without_time", file.without_time)?;
-    told.set_item("dropped", file.dropped)?;
-    told.set_item("sorted", file.sorted)?;
-    told.set_item("unknown_link", file.unknown_link)?;
-    told.set_item("ended_early", file.ended_early)?;
-    out.set_item("file", told)?;
+    let file = FileCounts {
+        packets: file.packets,
+        bytes: file.bytes,
+        skipped_blocks: file.skipped_blocks,
+        without_time: file.without_time,
+        dropped: file.dropped,
+        sorted: file.sorted,
+        unknown_link: file.unknown_link,
+        ended_early: file.ended_early,
+    };
     let written = tables.map(|tables| tables.stats()).unwrap_or_default();
-    out.set_item("tables", tables_dict(py, written)?)?;
-    Ok(out)
+    let of_files = OfFiles { file, tables: tables_dict(py, written)? };
+    joined(py, [Summary::of(py, &analyser)?.into_pyobject(py)?, of_files.into_pyobject(py)?])
 }
 
-fn summary<'py>(py: Python<'py>, seen: &Analyser) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    let counts = PyDict::new(py);
-    let c = seen.counts;
-    counts.set_item("packets", c.packets)?;
-    counts.set_item("wire_bytes", c.wire_bytes)?;
-    counts.set_item("tcp_packets", c.tcp_packets)?;
-    counts.set_item("other_ports", c.other_ports)?;
-    counts.set_item("other_hosts", c.other_hosts)?;
-    counts.set_item("out_of_time", c.out_of_time)?;
-    counts.set_item("not_tcp", c.not_tcp)?;
-    counts.set_item("filtered", c.filtered)?;
-    counts.set_item("fragments", c.fragments)?;
-    counts.set_item("fragments_alone", c.fragments_alone)?;
-    counts.set_item("joined", c.joined)?;
-    counts.set_item("cut_headers", c.cut_headers)?;
-    counts.set_item("bad_headers", c.bad_headers)?;
-    counts.set_item("unknown_link", c.unknown_link)?;
-    counts.set_item("copies", c.copies)?;
-    counts.set_item("translated", c.translated)?;
-    counts.set_item("connections", c.connections)?;
-    counts.set_item("cut_segments", c.cut_segments)?;
-    counts.set_item("cut_messages", c.cut_messages)?;
-    counts.set_item("uncounted", c.uncounted)?;
-    counts.set_item("evicted", c.evicted)?;
-    counts.set_item("not_listed", c.not_listed)?;
-    out.set_item("counts", counts)?;
-    out.set_item("ts_from", seen.span.map(|(from, _)| from))?;
-    out.set_item("ts_to", seen.span.map(|(_, to)| to))?;
-    out.set_item("interval_ns", seen.interval_ns())?;
-    out.set_item("sizes", ways(py, &seen.total)?)?;
-    let intervals = seen.intervals.iter().map(|interval| interval_dict(py, interval));
-    out.set_item("intervals", intervals.collect::<PyResult<Vec<_>>>()?)?;
-    out.set_item("answer", times(py, &seen.answer)?)?;
-    out.set_item("whole", times(py, &seen.whole)?)?;
-    out.set_item("gap", times(py, &seen.gap)?)?;
-    let columns = spec(CONNECTIONS).map_or(&[][..], |spec| spec.columns);
-    let list = PyList::empty(py);
-    out.set_item("servers", seen.servers.len())?;
-    for connection in &seen.closed {
-        let row = connection_row(connection);
-        let dict = PyDict::new(py);
-        for (column, value) in columns.iter().zip(row.row()) {
-            match value {
-                Value::Int(v) => dict.set_item(column.name, v)?,
-                Value::Text(v) => dict.set_item(column.name, v)?,
-                Value::Bool(v) => dict.set_item(column.name, v)?,
-                _ => dict.set_item(column.name, py.None())?,
-            }
+/// What was in files beside packets.
+#[derive(IntoPyObject)]
+struct FileCounts {
+    packets: u64,
+    bytes: u64,
+    skipped_blocks: u64,
+    without_time: u64,
+    dropped: u64,
+    sorted: u64,
+    unknown_link: Option<u32>,
+    ended_early: Option<String>,
+}
+
+#[derive(IntoPyObject)]
+struct OfFiles<'py> {
+    file: FileCounts,
+    tables: Bound<'py, PyDict>,
+}
+
+/// What was seen.
+#[derive(IntoPyObject)]
+struct Summary<'py> {
+    counts: Counts,
+    ts_from: Option<i64>,
+    ts_to: Option<i64>,
+    interval_ns: i64,
+    sizes: Vec<Sizes>,
+    intervals: Vec<Interval>,
+    answer: Option<Times>,
+    whole: Option<Times>,
+    gap: Option<Times>,
+    servers: usize,
+    connections: Vec<Bound<'py, PyDict>>,
+}
+
+impl<'py> Summary<'py> {
+    fn of(py: Python<'py>, seen: &Analyser) -> PyResult<Summary<'py>> {
+        let columns = spec(CONNECTIONS).map_or(&[][..], |spec| spec.columns);
+        let connection = |connection| {
+            let row = connection_row(connection);
+            let cell = |value: &Value<'_>| match value {
+                Value::Int(v) => v.into_bound_py_any(py),
+                Value::Text(v) => v.into_bound_py_any(py),
+                Value::Bool(v) => v.into_bound_py_any(py),
+                _ => Ok(py.None().into_bound(py)),
+            };
+            let cells = row.row().into_iter().map(|value| cell(&value)).collect::<PyResult<Vec<_>>>()?;
+            columns.iter().map(|column| column.name).zip(cells).into_py_dict(py)
+        };
+        Ok(Summary {
+            counts: Counts::of(&seen.counts),
+            ts_from: seen.span.map(|(from, _)| from),
+            ts_to: seen.span.map(|(_, to)| to),
+            interval_ns: seen.interval_ns(),
+            sizes: Sizes::of_ways(&seen.total),
+            intervals: seen.intervals.iter().map(|i| Interval { ts: i.ts, sizes: Sizes::of_ways(&i.ways) }).collect(),
+            answer: Times::of(&seen.answer),
+            whole: Times::of(&seen.whole),
+            gap: Times::of(&seen.gap),
+            servers: seen.servers.len(),
+            connections: seen.closed.iter().map(connection).collect::<PyResult<_>>()?,
+        })
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Counts {
+    packets: u64,
+    wire_bytes: u64,
+    tcp_packets: u64,
+    other_ports: u64,
+    other_hosts: u64,
+    out_of_time: u64,
+    not_tcp: u64,
+    filtered: u64,
+    fragments: u64,
+    fragments_alone: u64,
+    joined: u64,
+    cut_headers: u64,
+    bad_headers: u64,
+    unknown_link: u64,
+    copies: u64,
+    translated: u64,
+    connections: u64,
+    cut_segments: u64,
+    cut_messages: u64,
+    uncounted: u64,
+    evicted: u64,
+    not_listed: u64,
+}
+
+impl Counts {
+    fn of(c: &leadline_wire::analyser::Counts) -> Counts {
+        Counts {
+            packets: c.packets,
+            wire_bytes: c.wire_bytes,
+            tcp_packets: c.tcp_packets,
+            other_ports: c.other_ports,
+            other_hosts: c.other_hosts,
+            out_of_time: c.out_of_time,
+            not_tcp: c.not_tcp,
+            filtered: c.filtered,
+            fragments: c.fragments,
+            fragments_alone: c.fragments_alone,
+            joined: c.joined,
+            cut_headers: c.cut_headers,
+            bad_headers: c.bad_headers,
+            unknown_link: c.unknown_link,
+            copies: c.copies,
+            translated: c.translated,
+            connections: c.connections,
+            cut_segments: c.cut_segments,
+            cut_messages: c.cut_messages,
+            uncounted: c.uncounted,
+            evicted: c.evicted,
+            not_listed: c.not_listed,
         }
-        list.append(dict)?;
     }
-    out.set_item("connections", list)?;
-    Ok(out)
 }
 
-fn interval_dict<'py>(py: Python<'py>, interval: &Interval) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("ts", interval.ts)?;
-    dict.set_item("sizes", ways(py, &interval.ways)?)?;
-    Ok(dict)
+#[derive(IntoPyObject)]
+struct Interval {
+    ts: i64,
+    sizes: Vec<Sizes>,
 }
 
-fn ways<'py>(py: Python<'py>, all: &[Sizes; 3]) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let some = WAYS.iter().zip(all).filter(|(_, sizes)| sizes.packets > 0);
-    some.map(|(way, sizes)| {
-        let dict = PyDict::new(py);
-        dict.set_item("direction", way)?;
-        dict.set_item("packets", sizes.packets)?;
-        dict.set_item("wire_bytes", sizes.wire_bytes)?;
-        dict.set_item("payload_bytes", sizes.payload_bytes)?;
-        dict.set_item("min_bytes", sizes.least)?;
-        dict.set_item("max_bytes", sizes.most)?;
-        dict.set_item("mean_bytes", sizes.mean())?;
-        dict.set_item("stddev_bytes", sizes.deviation())?;
-        Ok(dict)
-    })
-    .collect()
+/// Packets of one direction.
+#[derive(IntoPyObject)]
+struct Sizes {
+    direction: &'static str,
+    packets: u64,
+    wire_bytes: u64,
+    payload_bytes: u64,
+    min_bytes: u32,
+    max_bytes: u32,
+    mean_bytes: Option<f64>,
+    stddev_bytes: Option<f64>,
 }
 
-fn times<'py>(py: Python<'py>, times: &Histogram) -> PyResult<Option<Bound<'py, PyDict>>> {
-    if times.total() == 0 {
-        return Ok(None);
+impl Sizes {
+    /// Of the directions that have packets.
+    fn of_ways(all: &[leadline_wire::sizes::Sizes; 3]) -> Vec<Sizes> {
+        let some = WAYS.into_iter().zip(all).filter(|(_, sizes)| sizes.packets > 0);
+        some.map(|(direction, sizes)| Sizes {
+            direction,
+            packets: sizes.packets,
+            wire_bytes: sizes.wire_bytes,
+            payload_bytes: sizes.payload_bytes,
+            min_bytes: sizes.least,
+            max_bytes: sizes.most,
+            mean_bytes: sizes.mean(),
+            stddev_bytes: sizes.deviation(),
+        })
+        .collect()
     }
-    let dict = PyDict::new(py);
-    dict.set_item("count", times.total())?;
-    dict.set_item("mean_ns", times.sum() as f64 / times.total() as f64)?;
-    for (name, share) in [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999), ("p9999_ns", 0.9999)]
-    {
-        dict.set_item(name, times.quantile(share))?;
+}
+
+#[derive(IntoPyObject)]
+struct Times {
+    count: u64,
+    mean_ns: f64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    p9999_ns: u64,
+    max_ns: u64,
+}
+
+impl Times {
+    /// None of none.
+    fn of(times: &Durations) -> Option<Times> {
+        (times.total() > 0).then(|| Times {
+            count: times.total(),
+            mean_ns: times.sum() as f64 / times.total() as f64,
+            p50_ns: times.quantile(0.5),
+            p90_ns: times.quantile(0.9),
+            p99_ns: times.quantile(0.99),
+            p999_ns: times.quantile(0.999),
+            p9999_ns: times.quantile(0.9999),
+            max_ns: times.most(),
+        })
     }
-    dict.set_item("max_ns", times.most())?;
-    Ok(Some(dict))
 }
 
 /// Captures packets of an interface.
@@ -264,7 +356,7 @@ impl Sniffer {
         let work = py.detach(|| Work::open(&wanted, options))?;
         let live = work.live();
         let capture_dir = capture_dir.unwrap_or_default(); // nothing is written without one
-        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
+        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: None };
         Ok(Sniffer { runner, work: Some(work), live })
     }
 
@@ -274,38 +366,60 @@ impl Sniffer {
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let out = self.runner.status(py)?;
-        let (packets, lost) = py.detach(|| {
-            let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            (live.analyser.counts.packets, live.lost)
-        });
-        out.set_item("packets", packets)?;
-        out.set_item("lost", lost)?;
-        Ok(out)
+        let caught = py.detach(|| Caught::of(&self.live.lock()));
+        joined(py, [self.runner.status()?.into_pyobject(py)?, caught.into_pyobject(py)?])
     }
 
     fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let out = self.runner.stop(py)?;
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let (counts, loss) = (live.analyser.counts, PyDict::new(py));
-        loss.set_item("packets", counts.packets)?;
-        loss.set_item("packets_lost", live.lost)?;
-        loss.set_item("packets_unreadable", live.unreadable)?;
-        loss.set_item("packets_copied", counts.copies)?;
-        loss.set_item("fragments_alone", counts.fragments_alone)?;
-        loss.set_item("connections_given_up", counts.evicted)?;
-        out.set_item("loss", loss)?;
-        out.set_item("packets", counts.packets)?;
-        out.set_item("lost", live.lost)?;
-        Ok(out)
+        let live = self.live.clone();
+        let end = self.runner.stop(py, |_| {
+            let live = live.lock();
+            let counts = live.analyser.counts;
+            Loss {
+                packets: counts.packets,
+                packets_lost: live.lost,
+                packets_unreadable: live.unreadable,
+                packets_copied: counts.copies,
+                fragments_alone: counts.fragments_alone,
+                connections_given_up: counts.evicted,
+            }
+        })?;
+        let caught = Caught::of(&self.live.lock());
+        joined(py, [end, caught.into_pyobject(py)?])
     }
 
     /// What was seen, as read_file gives it; after stop.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let live =
-            self.live.lock().map_err(|_| Error(Said::new(Kind::Fault, "internal error: the capture panicked")))?;
-        let out = summary(py, &live.analyser)?;
-        out.set_item("lost", live.lost)?;
-        Ok(out)
+        self.runner.check_for_panic()?;
+        let live = self.live.lock();
+        let lost = LiveLoss { lost: live.lost };
+        joined(py, [Summary::of(py, &live.analyser)?.into_pyobject(py)?, lost.into_pyobject(py)?])
     }
+}
+
+#[derive(IntoPyObject)]
+struct Caught {
+    packets: u64,
+    lost: u64,
+}
+
+impl Caught {
+    fn of(live: &Live) -> Caught {
+        Caught { packets: live.analyser.counts.packets, lost: live.lost }
+    }
+}
+
+#[derive(IntoPyObject)]
+struct Loss {
+    packets: u64,
+    packets_lost: u64,
+    packets_unreadable: u64,
+    packets_copied: u64,
+    fragments_alone: u64,
+    connections_given_up: u64,
+}
+
+#[derive(IntoPyObject)]
+struct LiveLoss {
+    lost: u64,
 }

@@ -35,7 +35,7 @@ const OWNED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 const ROOM: usize = 64 << 10;
 /// Where in `struct tcp_info` each number is and how many bytes it has, in the order of [`Socket::numbers`]. What an older kernel does not
 /// have gives null.
-pub const NUMBERS: [(usize, usize); 22] = [
+pub const NUMBERS: [(usize, usize); 23] = [
     (68, 4),  // rtt
     (72, 4),  // rttvar
     (148, 4), // min_rtt
@@ -58,6 +58,7 @@ pub const NUMBERS: [(usize, usize); 22] = [
     (140, 4), // segs_in
     (44, 4),  // last_data_sent
     (52, 4),  // last_data_recv
+    (56, 4),  // last_ack_recv
 ];
 
 /// A way to ask.
@@ -229,7 +230,7 @@ fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leadline_noise::{noise, Random};
+    use leadline_testdata::{noise, Random};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 

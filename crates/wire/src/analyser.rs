@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use crate::connection::{Connection, Known};
 use crate::copies::{Copies, Is, Known as Before};
+use crate::durations::Durations;
 use crate::filter::Filter;
 use crate::fragments::{Fragment, Fragments, Put};
 use crate::headers::{content, joined};
-use crate::histogram::Histogram;
 use crate::packet::{flag, Content, End, Link, Packet, Segment};
 use crate::sizes::Sizes;
 use crate::talk::trip::Trip;
@@ -113,11 +113,11 @@ pub struct Analyser {
     pub total: [Sizes; 3],
     /// From the last byte of a request to the first of its answer; from the first byte of a request to the last of its answer; from an
     /// answer to the next request.
-    pub answer: Histogram,
+    pub answer: Durations,
     #[allow(missing_docs)]
-    pub whole: Histogram,
+    pub whole: Durations,
     #[allow(missing_docs)]
-    pub gap: Histogram,
+    pub gap: Durations,
     /// Rows that wait.
     pub trips: Vec<(i64, Trip)>,
     #[allow(missing_docs)]
@@ -143,9 +143,9 @@ impl Analyser {
             counts: Counts::default(),
             span: None,
             total: Default::default(),
-            answer: Histogram::default(),
-            whole: Histogram::default(),
-            gap: Histogram::default(),
+            answer: Durations::default(),
+            whole: Durations::default(),
+            gap: Durations::default(),
             trips: Vec::new(),
             intervals: Vec::new(),
             closed: Vec::new(),
@@ -453,7 +453,7 @@ impl Analyser {
     }
 }
 
-fn tally(answer: &mut Histogram, whole: &mut Histogram, gap: &mut Histogram, trip: &Trip) {
+fn tally(answer: &mut Durations, whole: &mut Durations, gap: &mut Durations, trip: &Trip) {
     let (Some(first), Some(last), false) = (trip.first, trip.last, trip.purpose.is_setup()) else { return };
     answer.add(first - trip.request_last);
     whole.add(last - trip.ts);

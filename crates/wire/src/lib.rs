@@ -1,6 +1,6 @@
 //! Packets: from files or from an interface to connections, round trips, and what database protocols say in them.
 //!
-//! [`file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`filter`] says which are wanted, [`headers`] leads down to TCP,
+//! [`mod@file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`filter`] says which are wanted, [`headers`] leads down to TCP,
 //! [`fragments`] puts packets together, [`stream`] puts the data of a
 //! direction in order, [`talk`] finds round trips and reads messages, [`connection`] joins these, [`analyser`] keeps all connections and
 //! [`tables`] writes them.
@@ -10,11 +10,11 @@
 pub mod analyser;
 pub mod connection;
 mod copies;
+pub mod durations;
 pub mod file;
 pub mod filter;
 pub mod fragments;
 pub mod headers;
-pub mod histogram;
 pub mod live;
 pub mod packet;
 pub mod read;

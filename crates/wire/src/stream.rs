@@ -56,7 +56,7 @@ pub struct Piece<'a> {
     pub unseen: u32,
 }
 
-struct Ahead {
+struct EarlySegment {
     seq: u32,
     ts: i64,
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ struct Ahead {
 pub struct Stream {
     /// Sequence number of the next byte; none before the first packet.
     next: Option<u32>,
-    ahead: Vec<Ahead>,
+    ahead: Vec<EarlySegment>,
     ahead_bytes: usize,
     /// The window of this end is closed.
     closed_window: bool,
@@ -194,7 +194,7 @@ impl Stream {
             return;
         }
         self.ahead_bytes += bytes.len();
-        self.ahead.push(Ahead { seq, ts, bytes: bytes.to_vec(), unseen });
+        self.ahead.push(EarlySegment { seq, ts, bytes: bytes.to_vec(), unseen });
         while self.ahead.len() > MOST_AHEAD || self.ahead_bytes > MOST_AHEAD_BYTES {
             let Some(next) = self.next else { return };
             let Some(hole) = self.ahead.iter().map(|a| from_to(next, a.seq)).min() else { return };

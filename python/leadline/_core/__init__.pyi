@@ -8,6 +8,7 @@ from leadline._core import (
     follow,
     host,
     kernel,
+    load,
     net,
     pages,
     pending,
@@ -15,6 +16,7 @@ from leadline._core import (
     redo,
     replay,
     rows,
+    storage,
     wal,
     wire,
 )
@@ -28,6 +30,7 @@ __all__ = [
     "follow",
     "host",
     "kernel",
+    "load",
     "net",
     "pages",
     "pending",
@@ -35,6 +38,7 @@ __all__ = [
     "redo",
     "replay",
     "rows",
+    "storage",
     "wal",
     "wire",
 ]

@@ -3,13 +3,16 @@
 from os import PathLike
 from typing import Any, TypedDict, final, type_check_only
 
-__all__ = ["Keeper", "TableWriter", "clock", "exchange", "parse_toml"]
+__all__ = ["OverheadProbe", "TableWriter", "clock", "define_table", "exchange", "parse_toml"]
 
 _Single = int | float | str | bool | bytes | None
 _Value = _Single | list[int] | list[float] | list[str] | list[bool] | list[bytes]
 
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
+
+def define_table(name: str, clock: str, columns: list[tuple[str, str, bool]]) -> None:
+    """Adds a stored table that no file described when this was built. columns: (name, type, nullable). Raises kind invalid."""
 
 def exchange(path: str | PathLike[str], place: str | PathLike[str]) -> None:
     """Lets two files change their names in one step; without a second file, the first one gets its name. Raises OSError."""
@@ -73,10 +76,10 @@ class TableWriter:
         """Flushes and ends. Closing again gives the same figures."""
 
 @final
-class Keeper:
+class OverheadProbe:
     """Writes `clock`, and what the process used into `self_cost`, once a second, in a thread of its own."""
 
-    def __new__(cls, capture_dir: str, *, flush_interval_s: float = 5.0, growing_segments: bool = True) -> Keeper: ...
+    def __new__(cls, capture_dir: str, *, flush_interval_s: float = 5.0, growing_segments: bool = True) -> OverheadProbe: ...
     def start(self) -> None: ...
     def status(self) -> ProbeStatus: ...
     def stop(self) -> ProbeFinal:

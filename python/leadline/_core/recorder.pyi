@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
-__all__ = ["Recent", "Recorder", "normalise"]
+__all__ = ["PipelineMemory", "Recent", "Recorder", "normalise"]
 
 def normalise(text: str) -> tuple[str, int]:
     """A statement with its literals replaced by $n, and the 64-bit key of its shape (0 for an empty text)."""
@@ -93,8 +93,74 @@ class Recorder:
         """Starts sampling in threads of its own and returns; once after each attach."""
 
     def status(self) -> SamplerStatus: ...
+    def write_soon(self) -> None:
+        """Has the segments finished with what is handed over next: within half a second, or a pass."""
+
     def stop(self) -> SamplerFinal:
         """Flushes and joins. loss: ticks_taken, ticks_missed, ticks_unverified, torn."""
+
+@type_check_only
+class PositionSeen(TypedDict):
+    """One reading, with the names of table replication_position."""
+
+    in_recovery: bool
+    insert_lsn: int | None
+    flush_lsn: int | None
+    write_lsn: int | None
+    upstream_lsn: int | None
+    replay_lsn: int | None
+    record_lsn: int | None
+    timeline: int | None
+    is_paused: bool | None
+    receiver_status: str | None
+    last_replayed_commit: int | None
+    startup_wait: int | None
+
+@type_check_only
+class SenderPosition(TypedDict):
+    """One walsender, with the names of table walsender. is_candidate: it may count as a synchronous standby."""
+
+    pid: int
+    application_name: str
+    client_addr: str
+    is_logical: bool
+    state: str
+    sent_lsn: int | None
+    write_lsn: int | None
+    flush_lsn: int | None
+    replay_lsn: int | None
+    is_candidate: bool
+
+@final
+class PipelineMemory:
+    """The positions of one server in the WAL, read from its memory: at once, or at a steady rate in a thread of its own."""
+
+    def __new__(
+        cls,
+        capture_dir: str,
+        pid: int,
+        node: int,
+        rate_hz: float,
+        *,
+        flush_interval_s: float = 5.0,
+        growing_segments: bool = True,
+        allow_map: bool = True,
+    ) -> PipelineMemory:
+        """Attaches to the postmaster `pid`. What it reads is a claim until SQL was compared with it. Raises kinds rights, unsupported,
+        layout, not_found."""
+
+    def read(self) -> tuple[PositionSeen, list[SenderPosition]]:
+        """Of this moment. Raises LeadlineError (gone, layout)."""
+
+    def take_applied(self) -> list[tuple[int, int]]:
+        """Records that the thread has seen while they were applied, since the last time: what was replayed before, where each ends."""
+
+    def start(self) -> None:
+        """Writes replication_position and walsender from now on."""
+
+    def status(self) -> ProbeStatus: ...
+    def stop(self) -> ProbeFinal:
+        """Flushes and joins. loss: ticks_taken, ticks_missed."""
 
 @type_check_only
 class SessionSeen(TypedDict):

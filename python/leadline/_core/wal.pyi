@@ -61,6 +61,15 @@ class Exported(TypedDict):
     tables: dict[str, Written]
     ending: Ending
 
+@type_check_only
+class RecordsBetween(TypedDict):
+    """records: end and start, resource manager, type, length, bytes of page images, blocks, and the first block: tablespace, database,
+    file, fork, block. wrong: places whose record ends elsewhere; gone: places whose WAL is not there any more."""
+
+    records: list[tuple[int, int, str, str, int, int, int, tuple[int, int, int, int, int] | None]]
+    wrong: int
+    gone: int
+
 @final
 class History:
     """Every change of the blocks that were asked for, in the order of the log."""
@@ -112,6 +121,9 @@ class WalLog:
     def history(self, progress: Callable[[int], None] | None) -> History: ...
     def stats(self, by: str, threads: int, progress: Callable[[int], None] | None) -> Stats:
         """by: type, rmgr, relation, database, hour."""
+
+    def records_between(self, places: list[tuple[int, int]]) -> RecordsBetween:
+        """The records that a server was seen to replay. places: what was replayed before each, and where it ends."""
 
     def export(self, capture_dir: str, threads: int, progress: Callable[[int], None] | None) -> Exported:
         """Writes the records into a capture folder as wal_record_raw, wal_block_raw and wal_record_type."""

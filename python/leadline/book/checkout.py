@@ -1,4 +1,4 @@
-"""Puts a commit of a git repository into the current folder, notes in the run which one it was, and becomes the command.
+"""Puts a commit of a git repository into the current directory, notes in the run which one it was, and becomes the command.
 
     python -m leadline.book.checkout [--key FILE] URL REF COMMAND...
 
@@ -39,7 +39,7 @@ def check(url: str, ref: str) -> None:
 
 
 def check_out(url: str, ref: str, key: str = "") -> str:
-    """The id of the commit that the current folder, which must be empty, has now. key: file of a key for ssh. Raises LeadlineError."""
+    """The id of the commit that the current directory, which must be empty, has now. key: file of a key for ssh. Raises LeadlineError."""
     check(url, ref)
     with_key = f" -oIdentitiesOnly=yes -i {shlex.quote(key)}" if key else ""
     _git("clone", "--quiet", "--no-checkout", "--", url, ".", ssh=SSH + with_key)

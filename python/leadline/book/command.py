@@ -84,7 +84,7 @@ def _begun(request: Request, place: Place) -> Iterator[_Waiting]:
         os.close(fd)
     os.set_blocking(said, False)
     try:
-        yield _Waiting(supervisor, said, (pipes[0][0], pipes[1][0]), request.argv[0], f"{place.folder}/logs/{request.uid}.log")
+        yield _Waiting(supervisor, said, (pipes[0][0], pipes[1][0]), request.argv[0], f"{place.directory}/logs/{request.uid}.log")
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

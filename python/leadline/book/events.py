@@ -13,12 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from leadline.book.db import Db
 from leadline.book.place import Place
-from leadline.book.store import Db
 
 LONGEST_TEXT = 4096
-MODULES = {"": "leadline.book.runs", "ansible": "leadline.book.ansible.ingest",
-           "experiment": "leadline.book.experiments.ingest"}  # fmt: skip  # by the word before the dot
+MODULES = {  # by the word before the dot
+    "": "leadline.book.runs",
+    "ansible": "leadline.book.ansible.ingest",
+    "experiment": "leadline.book.experiments.ingest",
+    "study": "leadline.book.experiments.studies",
+}
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from leadline.book.experiments.design import METRICS, order_of, seal
-from leadline.book.experiments.ingest import read_design
-from leadline.book.experiments.perform import figure_in
+from leadline.book.db import Row
+from leadline.book.experiments import studies
+from leadline.book.experiments.changed import refusals
+from leadline.book.experiments.design import METRICS, seal
+from leadline.book.experiments.effects import headline, judge
+from leadline.book.experiments.legs import figure_in
 from leadline.book.facts import evidence
 from leadline.book.log import Log
 from leadline.book.query import Book
 from leadline.errors import LeadlineError
-from leadline.lab.signed_rank import signed_rank_ratio
 
 # Of what differs, and of what cannot be told.
 DIFFERS = ("changed", "missing", "added")
@@ -24,7 +28,7 @@ UNKNOWN = ("not known", "elsewhere")
 
 @dataclass(frozen=True)
 class Check:
-    """what: capture, report, ... (kinds of artifacts), output, design, legs, verdict. state: ok, or one of DIFFERS and UNKNOWN."""
+    """what: capture, report, ... (kinds of artifacts), output, design, trials, verdict. state: ok, or one of DIFFERS and UNKNOWN."""
 
     run: str
     what: str
@@ -48,8 +52,8 @@ def verify(book: Book, run: dict[str, Any]) -> Iterator[Check]:
             yield Check(run["uid"], artifact["kind"], artifact["path"], "elsewhere", f"on {run['host']}")
     if run["log_hash"] is not None and run["log_hashed"]:
         yield _output(book, run) if here else Check(run["uid"], "output", "", "elsewhere", f"on {run['host']}")
-    if run["kind"] == "experiment":
-        yield from _experiment(book, run)
+    if run["kind"] in ("experiment", "study"):
+        yield from _designed(book, run)
 
 
 def _artifact(book: Book, uid: str, was: dict[str, Any]) -> Iterator[Check]:
@@ -107,24 +111,74 @@ def _output(book: Book, run: dict[str, Any]) -> Check:
     return Check(uid, "output", name, *(("ok",) if found.hexdigest() == run["log_hash"] else ("changed", "other bytes than were printed")))
 
 
-def _experiment(book: Book, run: dict[str, Any]) -> Iterator[Check]:
-    """The design by its seal, which each leg has too; the legs by their runs; the verdict by the legs."""
-    uid = run["uid"]
-    rows = book.store.rows("select * from experiment where run = ?", (run["id"],))
+def _designed(book: Book, run: dict[str, Any]) -> Iterator[Check]:
+    """Of an experiment, or of one part of a study: the design by its seal, which each leg has too; its own legs by their runs; the
+    verdict by the legs of all parts."""
+    uid, rows = run["uid"], book.store.rows("select * from experiment where run = ?", (run["id"],))
     if not rows:
         yield Check(uid, "design", "", "missing", "none was registered")
         return
-    row = rows[0]
-    legs = book.store.rows("select * from experiment_leg where run = ? order by part, n", (run["id"],))
+    row, legs = rows[0], book.store.rows("select * from experiment_leg where run = ? order by part, n", (run["id"],))
     runs = {leg["leg"]: book.details(book.find(leg["leg"])) for leg in legs if _is_there(book, leg["leg"])}
-    parts = {leg: run for leg, run in runs.items() if run["parent"] == uid}
-    yield Check(uid, "design", row["seal"][:16], *_of_design(uid, row, legs, parts))
+    own = {leg: found for leg, found in runs.items() if found["parent"] == uid}
+    design, parts = studies.read_either(run["kind"], row["design_json"]), studies.parts_of(book.store, row["seal"])
+    first = parts[0]["uid"] if parts and run["kind"] == "study" else uid
+    yield Check(uid, "design", row["seal"][:16], *_of_design(first, row, legs, own, drawn=studies.is_drawn(design)))
+    figures = {(one["n"], one["metric"]): one["value"] for one in book.store.rows("select * from study_figure where run = ?", (run["id"],))}
+    if run["kind"] == "experiment":
+        figures = {(leg["n"], design["metrics"][0]["name"]): leg["value"] for leg in legs if leg["part"] == "leg"}
     for leg in legs:
-        said = _of_leg(book, uid, read_design(row["design_json"]), leg, runs.get(leg["leg"]))
+        said = _of_leg(book, run, design, leg, runs.get(leg["leg"]), figures)
         if said is not None:
-            yield Check(uid, "leg", f"{leg['part']} {leg['n'] + 1}, run {leg['leg'][:5]}", *said)
+            part = "trial" if leg["part"] == "leg" else leg["part"]  # a trial is stored as a leg, which it was called at first
+            yield Check(uid, "trial", f"{part} {leg['n'] + 1}, run {leg['leg'][:5]}", *said)
     if row["verdict"] is not None:
-        yield Check(uid, "verdict", row["verdict"], *_of_verdict(row, [leg for leg in legs if leg["part"] == "leg"]))
+        yield Check(uid, "verdict", row["verdict"], *_of_verdict(book, row, design, parts, legs))
+
+
+def _of_verdict(book: Book, row: Row, design: dict[str, Any], parts: list[Row], legs: list[Row]) -> State:
+    """Without a ratio there is none where something changed meanwhile, or where a trial ended the experiment."""
+    ended = bool(refusals(json.loads(row["differs_json"]))) or ("words" in design and any(leg["problem"] for leg in legs))
+    if row["verdict"] == "none" and row["ratio"] is None and ended:
+        return ("ok",)
+    found = headline(judge(design, studies.figures_of(book.store, parts, design)), design)
+    if found["verdict"] != row["verdict"]:
+        return "changed", f"{row['verdict']}, and the trials have {found['verdict']}"
+    for name in ("ratio", "low", "high"):
+        was, now = row[name], found[name]
+        if (was is None) != (now is None) or (was is not None and not math.isclose(was, now, rel_tol=1e-9)):
+            return "changed", f"{name} {was}, and the trials have {now}"
+    return ("ok",)
+
+
+def _of_leg(
+    book: Book, part: dict[str, Any], design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None,
+    figures: dict[tuple[int, str], float | None],
+) -> State | None:  # fmt: skip
+    """None where all is as its run has it, or where that cannot be told: a figure of a server is nowhere else."""
+    if run is None:
+        return None if leg["part"] != "leg" or leg["problem"] else ("not known", "its run is no longer in the book")
+    if run["parent"] != part["uid"]:
+        return "changed", f"its run is no part of this {part['kind']}"
+    if leg["part"] != "leg":
+        return None
+    numbers = [at for block in design["order"] for at in block]
+    if not 0 <= leg["n"] < len(numbers):
+        return "changed", "the order has no such trial"
+    if leg["side"] != studies.cell_names(design)[numbers[leg["n"]]]:
+        return "changed", f"it is of {leg['side']}, which the order does not say"
+    for metric in design["metrics"]:
+        was = figures.get((leg["n"], metric["name"]))
+        if was is None or metric["per"] or metric["source"] not in ("used", "pattern"):
+            continue
+        try:
+            text = metric["text"]
+            value = run["metrics"].get(METRICS[text]) if text in METRICS else figure_in(book.place, run["uid"], text)[0]
+        except (OSError, LeadlineError) as e:
+            return "not known", str(e)
+        if value != was:
+            return "changed", f"{was!r}, and its run has {value!r}"
+    return None
 
 
 def _is_there(book: Book, uid: str) -> bool:
@@ -134,49 +188,19 @@ def _is_there(book: Book, uid: str) -> bool:
 State = tuple[str, str] | tuple[str]
 
 
-def _of_design(uid: str, row: dict[str, Any], legs: list[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> State:
-    design = read_design(row["design_json"])
+def _of_design(
+    uid: str, row: dict[str, Any], trials: list[dict[str, Any]], runs: dict[str, dict[str, Any]], *, drawn: bool
+) -> State:  # fmt: skip
+    """uid: of the run that registered it. drawn: whether its order is that of its seed."""
     if seal(uid, row["registered"], row["design_json"]) != row["seal"]:
         return "changed", "it does not have its seal"
-    other = [leg for leg in legs if (found := runs.get(leg["leg"])) is not None and found["inputs"].get("registered") != row["seal"]]
+    seals = {uid: found["inputs"].get("registered") for uid, found in runs.items()}
+    other = [trial for trial in trials if trial["leg"] in seals and seals[trial["leg"]] != row["seal"]]
     if other:
-        return "changed", f"the seal is not that of leg {other[0]['leg'][:5]}"
-    moments = [leg["started"] for leg in legs] + [found["started"] for found in runs.values()]
+        return "changed", f"the seal is not that of trial {other[0]['leg'][:5]}"
+    moments = [trial["started"] for trial in trials] + [found["started"] for found in runs.values()]
     if moments and min(moments) < row["registered"]:
-        return "changed", "it was registered after a leg had begun"
-    if order_of(design["pairs"], design["seed"], design["drawn"]) != design["order"]:
+        return "changed", "it was registered after a trial had begun"
+    if not drawn:
         return "changed", "its order is not that of its seed"
     return ("ok",)
-
-
-def _of_leg(book: Book, uid: str, design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None) -> State | None:
-    """None where the value is that of its run, or the run was pruned. Of a run that is none of its parts, nothing is said."""
-    if run is None:
-        return None if leg["part"] != "leg" else ("not known", "its run is no longer in the book")
-    if run["parent"] != uid:
-        return "changed", "its run is no part of this experiment"
-    if leg["part"] == "leg" and leg["side"] != ("baseline" if design["order"][leg["n"] : leg["n"] + 1] == "B" else "variant"):
-        return "changed", f"it is of the {leg['side']}, which the order does not say"
-    if leg["value"] is None:
-        return None
-    metric = design["metric"]
-    try:
-        value = run["metrics"].get(METRICS[metric]) if metric in METRICS else figure_in(book.place, run["uid"], metric)[0]
-    except (OSError, LeadlineError) as e:
-        return "not known", str(e)
-    return None if value == leg["value"] else ("changed", f"{leg['value']!r}, and its run has {value!r}")
-
-
-def _of_verdict(row: dict[str, Any], legs: list[dict[str, Any]]) -> State:
-    by_number, order, pairs = {leg["n"]: leg["value"] for leg in legs}, read_design(row["design_json"])["order"], []
-    for at in range(0, len(order) - 1, 2):
-        one, other = by_number.get(at), by_number.get(at + 1)
-        if one is not None and other is not None and one > 0 and other > 0:
-            pairs.append((one, other) if order[at] == "B" else (other, one))
-    if row["ratio"] is None:
-        return ("ok",)
-    if not pairs or len(pairs) != row["pairs"]:
-        return "changed", f"of {row['pairs']} pairs, and {len(pairs)} are there"
-    again = signed_rank_ratio(pairs)
-    same = [again.estimate == row["ratio"], row["low"] in (None, again.low), row["high"] in (None, again.high)]
-    return ("ok",) if all(same) else ("changed", f"ratio {row['ratio']:.6g}, and the legs have {again.estimate:.6g}")

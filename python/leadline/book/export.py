@@ -50,8 +50,8 @@ def export(book: Book, run: dict[str, Any], report: Callable[[str], str] = repor
     parts = [("command", "Command"), *((table[0], table[1]) for table in tables)]
     parts += [("output", "Output")] * (log is not None) + [(f"capture{n}", "Capture") for n in range(1, len(captures) + 1)]
     ended = "" if run["rc"] in (0, None) else f" (exit code {run['rc']})"
-    asked = _experiment(book, run)
-    parts[1:1] = [("experiment", "Experiment")] * (asked is not None)
+    asked = _designed(book, run)
+    parts[1:1] = [("experiment", asked["title"])] if asked is not None else []
     return environment.get_template("export.html.j2").render(
         experiment=asked,
         run=run, version=version(), style=files()["style.css"], parts=parts, tables=tables, log=log, left_out=left_out, captures=captures,
@@ -61,16 +61,20 @@ def export(book: Book, run: dict[str, Any], report: Callable[[str], str] = repor
     )  # fmt: skip
 
 
-def _experiment(book: Book, run: dict[str, Any]) -> dict[str, Any] | None:
-    """What an experiment asked and found, in lines, and its drawing."""
+def _designed(book: Book, run: dict[str, Any]) -> dict[str, str] | None:
+    """What an experiment or a study asked and found, in lines, and its drawings."""
+    from leadline.book.experiments import query, studies, study_text, text
+    from leadline.book.experiments.drawing import drawing, drawings
+
+    if run["kind"] == "study" and (of := studies.study(book.store, run)) is not None:
+        rows = of["judged"]["effects"] if of["judged"] is not None else []
+        return {"title": "Study", "text": _plain("\n".join(study_text.lines(of))), "drawing": "".join(drawings(rows, of["design"]))}
     if run["kind"] != "experiment":
         return None
-    from leadline.book.experiments.drawing import drawing
-    from leadline.book.experiments.query import experiment
-    from leadline.book.experiments.text import lines
-
-    found = experiment(book.store, run, lambda row: row["project"] == run["project"])
-    return None if found is None else {"text": _plain("\n".join(lines(found))), "drawing": drawing(found)}
+    found = query.experiment(book.store, run, lambda row: row["project"] == run["project"])
+    if found is None:
+        return None
+    return {"title": "Experiment", "text": _plain("\n".join(text.lines(found))), "drawing": drawing(found)}
 
 
 def _tables(book: Book, run: dict[str, Any]) -> list[Table]:
@@ -192,8 +196,8 @@ def _parquet(runs: list[dict[str, Any]]) -> bytes:
 
     from leadline.duck import duckdb
 
-    with tempfile.TemporaryDirectory() as folder:
-        rows, file = Path(folder, "runs.json"), Path(folder, "runs.parquet")
+    with tempfile.TemporaryDirectory() as directory:
+        rows, file = Path(directory, "runs.json"), Path(directory, "runs.parquet")
         hidden = ({**run, "summary": _plain(run["summary"]), "labels": {k: _named(k, v) for k, v in run["labels"].items()}} for run in runs)
         rows.write_text("".join(json.dumps({name: run[name] for name in COLUMNS}) + "\n" for run in hidden))
         columns = ", ".join(f"{name}: '{kind}'" for name, kind in COLUMNS.items())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import stat
 import sys
 from typing import Any, NamedTuple
 
 from leadline.book.redact import redact_text
+from leadline.host.cpu_faults import mitigations
+from leadline.host.storage import storage_facts
 
 # Names as in the table host_fact of a capture.
 FACTS = (
@@ -31,14 +35,14 @@ HASHED_AT_MOST = 4 << 30  # bytes of what a run made
 MOST_FILES = 10_000
 
 
-def read_text(path: str) -> str:
-    """A small file; empty if it cannot be read. (leadline.host.proc does the same with pathlib.)"""
+def read_text(path: str, most: int = 1 << 16) -> str:
+    """A small file, or its first bytes; empty if it cannot be read. (leadline.host.proc does the same with pathlib.)"""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(fd, 1 << 16).decode("utf-8", "replace")
+        return os.read(fd, most).decode("utf-8", "replace")
     except OSError:
         return ""
     finally:
@@ -60,6 +64,11 @@ def facts() -> dict[str, str]:
     out["os.name"] = release.partition("\n")[0].strip('"')
     out["python.version"] = sys.version.partition(" ")[0]
     out["limit.open_files"] = str(os.sysconf("SC_OPEN_MAX"))
+    if model := re.search(r"^(?:model name|Model)\s*:\s*(.+)$", read_text("/proc/cpuinfo", 4096), re.MULTILINE):
+        out["cpu.model"] = model[1].strip()
+    out |= {name: value for name, value, _ in mitigations()}
+    with contextlib.suppress(OSError):  # the directory may be gone
+        out |= {name: value for name, value, _ in storage_facts("self", [("work", os.getcwd())], ("work",))}
     return out
 
 
@@ -83,7 +92,7 @@ def file_event(path: str) -> dict[str, Any] | None:
 
 
 class Evidence(NamedTuple):
-    """What a run made: hash is the SHA-256 of a file, or of the listing of a folder, which has the hash and name of each file in it.
+    """What a run made: hash is the SHA-256 of a file, or of the listing of a directory, which has the hash and name of each file in it.
 
     hash: None if there is too much to read; then the size alone tells whether it was changed.
     """
@@ -94,7 +103,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(path: str, *, read: bool = True) -> Evidence | None:
-    """Of a file, or of all files in a folder; None if nothing is there. Reads all of it: about a second for each gigabyte."""
+    """Of a file, or of all files in a directory; None if nothing is there. Reads all of it: about a second for each gigabyte."""
     most = HASHED_AT_MOST if read else -1
     try:
         if not os.path.isdir(path):
@@ -120,8 +129,9 @@ def file_hash(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(folder: str) -> list[str]:
-    return [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names if os.path.isfile(os.path.join(where, name))]
+def _files(directory: str) -> list[str]:
+    paths = [os.path.join(where, name) for where, _, names in os.walk(directory) for name in names]
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def _sha256(body: bytes) -> str:

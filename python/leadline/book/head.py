@@ -34,8 +34,9 @@ COLUMNS = (
     "summary", "version", "facts", "pid", "pid_start", "boot", "log_lost_bytes", "events_lost", "log_hash", "log_hashed",
 )  # fmt: skip
 TABLES = {
-    "artifact": "path", "run_file": "path", "metric": "name", "experiment": "run", "experiment_leg": "part, n", "playbook": "run",
-    "play": "n", "task": "n", "result": "n", "result_body": "n", "run_host": "host", "ansible_note": "n", "record": "host, key",
+    "artifact": "path", "run_file": "path", "metric": "name", "experiment": "run", "experiment_leg": "part, n", "study_figure": "n, metric",
+    "playbook": "run", "play": "n", "task": "n", "result": "n", "result_body": "n", "run_host": "host", "ansible_note": "n",
+    "record": "host, key",
 }  # fmt: skip
 
 
@@ -64,10 +65,10 @@ def print_head(book: Book) -> tuple[str, int]:
         return last, covered
     text = Listed(last, audit, runs).as_text(now)
     head = hashlib.sha256(text.encode()).hexdigest()
-    folder = _folder(place)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _write(folder / head, text)
-    _write(folder / "last", head + "\n")
+    directory = _directory(place)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    _write(directory / head, text)
+    _write(directory / "last", head + "\n")
     return head, covered
 
 
@@ -128,7 +129,7 @@ def _all(place: Place, head: str) -> Listed:
 
 
 def _read(place: Place, head: str) -> Listed:
-    path = _folder(place) / head
+    path = _directory(place) / head
     try:
         raw = path.read_bytes()
     except OSError:
@@ -147,14 +148,14 @@ def _read(place: Place, head: str) -> Listed:
 def _last(place: Place) -> str:
     """The newest list that is whole; without one, a new row of lists begins."""
     try:
-        head = (_folder(place) / "last").read_text().strip()
+        head = (_directory(place) / "last").read_text().strip()
         _all(place, head)
     except (OSError, LeadlineError, UnicodeDecodeError):
         return NONE
     return head
 
 
-def _folder(place: Place) -> Path:
+def _directory(place: Place) -> Path:
     return place.root / "heads"
 
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from leadline.book.ansible.ingest import TOTALS, facts_of
-from leadline.book.store import Row, Store
+from leadline.book.db import Row
+from leadline.book.store import Store
 from leadline.errors import LeadlineError
 
 MOST_CHANGES = 100

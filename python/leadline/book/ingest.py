@@ -6,10 +6,11 @@ import json
 import os
 from pathlib import Path
 
+from leadline.book.db import Db
 from leadline.book.events import Event, taker_of
 from leadline.book.place import Place
 from leadline.book.spool import LONGEST_EVENT, UID_LENGTH, UID_LETTERS
-from leadline.book.store import Db, Store
+from leadline.book.store import Store
 from leadline.book.tree import forget_cgroup
 from leadline.host import proc
 

@@ -39,8 +39,8 @@ class LogWriter:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             with suppress(OSError):
                 place.make()
-                self._fd = os.open(f"{place.folder}/logs/{uid}.log", flags, 0o600)
-                self._index = os.open(f"{place.folder}/logs/{uid}.lines", flags, 0o600)
+                self._fd = os.open(f"{place.directory}/logs/{uid}.log", flags, 0o600)
+                self._index = os.open(f"{place.directory}/logs/{uid}.lines", flags, 0o600)
 
     def add(self, piece: bytes) -> None:
         kept = b"" if self._full else piece[: self._most - self.size]

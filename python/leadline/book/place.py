@@ -1,4 +1,4 @@
-"""Where the book is: LEADLINE_BOOK names a folder, a PostgreSQL database, or `off`; by default it is among the user's own state.
+"""Where the book is: LEADLINE_BOOK names a directory, a PostgreSQL database, or `off`; by default it is among the user's own state.
 
 Without pathlib where a run is recorded: its import would take as long as all the rest.
 """
@@ -19,26 +19,27 @@ SCHEMES = ("postgresql://", "postgres://")
 
 
 class NotOurs(PermissionError):
-    """A folder in which somebody else could read secrets or change evidence. hint: what to do about it."""
+    """A directory in which somebody else could read secrets or change evidence. hint: what to do about it."""
 
-    def __init__(self, folder: str, why: str, hint: str) -> None:
-        super().__init__(errno.EPERM, why, folder)
+    def __init__(self, directory: str, why: str, hint: str) -> None:
+        super().__init__(errno.EPERM, why, directory)
         self.hint = hint
 
 
-def check_ours(folder: str) -> None:
-    """Raises NotOurs for a folder of somebody else, or that others may write to; OSError for none."""
-    about = os.lstat(folder)
+def check_ours(directory: str) -> None:
+    """Raises NotOurs for a directory of somebody else, or that others may write to; OSError for none."""
+    about = os.lstat(directory)
     us = os.geteuid()
     if stat.S_ISLNK(about.st_mode):
         if about.st_uid not in (us, 0):
-            raise NotOurs(folder, f"it is a link of {_user(about.st_uid)}", f"rm {folder}")
-        about = os.stat(folder)
+            raise NotOurs(directory, f"it is a link of {_user(about.st_uid)}", f"rm {directory}")
+        about = os.stat(directory)
     if about.st_uid != us:
-        raise NotOurs(folder, f"it belongs to {_user(about.st_uid)}, not to {_user(us)}", "use a folder of your own, or work as its owner")
+        detail = f"it belongs to {_user(about.st_uid)}, not to {_user(us)}"
+        raise NotOurs(directory, detail, "use a directory of your own, or work as its owner")
     if about.st_mode & 0o022:
         who = "everybody" if about.st_mode & 0o002 else "its group"
-        raise NotOurs(folder, f"{who} may write to it (mode {about.st_mode & 0o7777:04o})", f"chmod 700 {folder}")
+        raise NotOurs(directory, f"{who} may write to it (mode {about.st_mode & 0o7777:04o})", f"chmod 700 {directory}")
 
 
 def _user(uid: int) -> str:
@@ -51,19 +52,19 @@ def _user(uid: int) -> str:
 
 
 class Place:
-    """Folders and files of a book on this host. Only their owner may read them: command lines and output are in there.
+    """Directories and files of a book on this host. Only their owner may read them: command lines and output are in there.
 
-    dsn: the database whose tables are the store; without one, it is an SQLite file in the folder.
+    dsn: the database whose tables are the store; without one, it is an SQLite file in the directory.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], dsn: str | None = None) -> None:
-        self.folder, self.dsn = os.fspath(folder), dsn
+    def __init__(self, directory: str | os.PathLike[str], dsn: str | None = None) -> None:
+        self.directory, self.dsn = os.fspath(directory), dsn
 
     @property
     def root(self) -> Path:
         from pathlib import Path
 
-        return Path(self.folder)
+        return Path(self.directory)
 
     @property
     def spool(self) -> Path:
@@ -82,21 +83,21 @@ class Place:
     @property
     def variable(self) -> str:
         """What LEADLINE_BOOK must be to mean this book."""
-        return self.dsn or self.folder
+        return self.dsn or self.directory
 
     def make(self) -> None:
         """Raises OSError; NotOurs where somebody else could change the book."""
-        for folder in (f"{self.folder}/spool", f"{self.folder}/logs"):
-            if not os.path.isdir(folder):
-                os.makedirs(os.path.dirname(self.folder), exist_ok=True)
-                if not os.path.isdir(self.folder):
-                    os.makedirs(self.folder, 0o700, exist_ok=True)
-                os.makedirs(folder, mode=0o700, exist_ok=True)
-        for folder in (self.folder, f"{self.folder}/spool", f"{self.folder}/logs"):
-            check_ours(folder)
+        for directory in (f"{self.directory}/spool", f"{self.directory}/logs"):
+            if not os.path.isdir(directory):
+                os.makedirs(os.path.dirname(self.directory), exist_ok=True)
+                if not os.path.isdir(self.directory):
+                    os.makedirs(self.directory, 0o700, exist_ok=True)
+                os.makedirs(directory, mode=0o700, exist_ok=True)
+        for directory in (self.directory, f"{self.directory}/spool", f"{self.directory}/logs"):
+            check_ours(directory)
 
     def spool_name(self, uid: str) -> str:
-        return f"{self.folder}/spool/{uid}.jsonl"
+        return f"{self.directory}/spool/{uid}.jsonl"
 
     def spool_of(self, uid: str) -> Path:
         return self.spool / f"{uid}.jsonl"
@@ -109,8 +110,12 @@ class Place:
         return self.logs / f"{uid}.log.gz"
 
     def work_of(self, uid: str) -> Path:
-        """Where the run of a template worked, if it was given no folder."""
+        """Where the run of a template worked, if it was given no directory."""
         return self.root / "work" / uid
+
+    def study_of(self, uid: str) -> Path:
+        """Captures of the legs of a study, and what it must put back (journal.json) while it has not done so."""
+        return self.root / "studies" / uid
 
     def reports_of(self, uid: str) -> Path:
         """Reports of captures that the run made, kept because they take seconds to make."""
@@ -128,11 +133,11 @@ def find_place() -> Place | None:
         return None
     try:
         if said.startswith(SCHEMES):
-            folder = os.path.join(_state(), f"book-{_name_of(said)}")
-            return Place(folder, said) if os.path.isabs(folder) else None
-        folder = os.path.expanduser(said) if said else os.path.join(_state(), "book")
-        return Place(os.path.abspath(folder)) if said or os.path.isabs(folder) else None
-    except OSError:  # the current folder is gone
+            directory = os.path.join(_state(), f"book-{_name_of(said)}")
+            return Place(directory, said) if os.path.isabs(directory) else None
+        directory = os.path.expanduser(said) if said else os.path.join(_state(), "book")
+        return Place(os.path.abspath(directory)) if said or os.path.isabs(directory) else None
+    except OSError:  # the current directory is gone
         return None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from leadline.book.db import AS_BEFORE, refused, where
 from leadline.book.place import NotOurs, Place
-from leadline.book.store import AS_BEFORE, refused, where
 from leadline.errors import LeadlineError
 
 ONE_WRITER = 0x6C656164  # the advisory lock of who writes

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from leadline.book.db import Db, Row
 from leadline.book.facts import KEPT_TEXT
 from leadline.book.ingest import ingest
 from leadline.book.log import Log
 from leadline.book.place import Place, find_place
 from leadline.book.runs import put_labels, words_of
-from leadline.book.store import Db, Row, Store
+from leadline.book.store import Store
 from leadline.errors import LeadlineError
 
 LAST = "last"
@@ -27,7 +28,7 @@ PAGE = 200
 # Of what D of N runs have, the first 50 are found after 50 N / D runs; or D are found first. At a million runs that is equal at 0.7 %.
 LOOKED_AT, MANY = 1000, 7
 LABELLED = 2000  # of the newest runs with a label, so many are looked at for the rest of a filter
-NO_LEG = "run.kind <> 'leg'"
+NO_TRIAL = "run.kind <> 'leg'"
 Condition = tuple[str, Sequence[Any]]  # on the columns of `run`, and its parameters
 
 
@@ -36,7 +37,7 @@ class Filter:
     """Which runs. since, before: in microseconds since 1970; labels: key and value, or a key with any value (None).
 
     words: runs whose name, command or summary has, for each of its words, one that begins with it. metric: runs that have this one.
-    legs: also legs of experiments, which are many.
+    trials: also trials of experiments, which are many.
     """
 
     kind: str | None = None
@@ -51,7 +52,7 @@ class Filter:
     template: str | None = None
     host: str | None = None
     metric: str | None = None
-    legs: bool = True
+    trials: bool = True
 
     def plain(self) -> Condition:
         """What does not need a plan of its own: all but labels and words."""
@@ -66,8 +67,8 @@ class Filter:
             if moment is not None:
                 parts.append(comparison)
                 values.append(moment)
-        if not self.legs:
-            parts.append(NO_LEG)
+        if not self.trials:
+            parts.append(NO_TRIAL)
         if self.metric is not None:
             parts.append("exists (select 1 from metric m where m.run = run.id and m.name = ? limit 1 offset 0)")
             values.append(self.metric)
@@ -214,7 +215,7 @@ class Book:
     def __init__(self, place: Place | None = None) -> None:
         found = place or find_place()
         if found is None:
-            raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=FOLDER leadline book ...")
+            raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=DIRECTORY leadline book ...")
         self.place = found
         self.store = Store(self.place)
         try:
@@ -232,9 +233,9 @@ class Book:
         return [as_run(row) for row in newest(self.store, wanted, limit, after)]
 
     def find(self, text: str) -> Row:
-        """`last` (which is no leg of an experiment), or the first letters of an id. Raises LeadlineError."""
+        """`last` (which is no trial of an experiment), or the first letters of an id. Raises LeadlineError."""
         if text == LAST:
-            rows = self.store.rows(f"select * from run where {NO_LEG} order by started desc, id desc limit 1")
+            rows = self.store.rows(f"select * from run where {NO_TRIAL} order by started desc, id desc limit 1")
         else:
             wanted = text.lower()
             rows = self.store.rows("select * from run where uid >= ? and uid < ? limit 2", (wanted, wanted + "~")) if wanted else []
@@ -314,6 +315,13 @@ class Book:
 
     def close(self) -> None:
         self.store.close()
+
+
+class OpenBook(Book):
+    """The book of a store that is open already; what is new in it is taken in by whoever opened that."""
+
+    def __init__(self, place: Place, store: Store) -> None:
+        self.place, self.store = place, store
 
 
 def as_run(row: Row) -> Row:

@@ -57,7 +57,7 @@ class Recorder:
                 if (body := file_event(path)) is not None:
                     self._spool.event("file", **body)
             if self._spool.refused:
-                sys.stderr.write(f"warning: nothing is recorded, as the folder of the book is not safe: {self._spool.refused}\n")
+                sys.stderr.write(f"warning: nothing is recorded, as the directory of the book is not safe: {self._spool.refused}\n")
 
     @staticmethod
     @contextmanager
@@ -76,7 +76,7 @@ class Recorder:
         return bool(self._summary)
 
     def artifact(self, kind: str, path: str | os.PathLike[str]) -> None:
-        """A file or folder that the run makes: a capture, a report, ..."""
+        """A file or directory that the run makes: a capture, a report, ..."""
         if self._spool is not None and (where := os.path.abspath(path)) not in self._made:
             self._made[where] = kind
             self._spool.event("artifact", artifact_kind=kind, path=where)
@@ -104,7 +104,7 @@ class Recorder:
                     found = evidence(path)
                 except KeyboardInterrupt:  # who waits has waited enough
                     found = evidence(path, read=False)
-                self._spool.event("artifact", artifact_kind=kind, path=path, **_as_event(found))
+                self._spool.event("artifact", artifact_kind=kind, path=path, **as_event(found))
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
             "wall_s": time.monotonic() - self._began if wall_s is None else wall_s,
@@ -151,7 +151,7 @@ def end_command(rc: int, *, fine: bool, parent: str | None) -> None:
         os.environ[PARENT] = parent
 
 
-def _as_event(found: Evidence | None) -> dict[str, Any]:
+def as_event(found: Evidence | None) -> dict[str, Any]:
     if found is None:
         return {"gone": True}
     listing = {"listing": found.listing} if found.listing is not None and len(found.listing) <= LONGEST_LISTING else {}

@@ -18,7 +18,7 @@ _NOT_SECRET = (  # a number of them, or whether there is one
     r"(?i)(?:.{0,100}[_\-.])?(?:max|min|num|count|total|requires?|required|has|is|enable|disable|allow|needs?|update|ask|use|no|generate)"
     rf"[_-]{_SECRET}"
 )
-_FOLDER = r"[/~.]|[A-Za-z]:[\\/]"
+_DIRECTORY = r"[/~.]|[A-Za-z]:[\\/]"
 _BEFORE = r"[\w\-.]{0,100}\Z"
 _OPTION = rf"(?i)-{{1,2}}{_NAME}"
 
@@ -36,7 +36,7 @@ def _is_open(name: str, value: str = "") -> bool:
     """Of a name that ends like that of a secret: whether it is none. PWD is the working directory of every shell."""
     if name in ("PWD", "OLDPWD") or re.fullmatch(_NOT_SECRET, name):
         return True
-    return name[-3:].lower() == "pwd" and re.match(_FOLDER, value) is not None
+    return name[-3:].lower() == "pwd" and re.match(_DIRECTORY, value) is not None
 
 
 def redact_text(text: str) -> str:

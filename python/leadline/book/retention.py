@@ -67,8 +67,10 @@ def prune(book: Book, wanted: Retention, *, really: bool) -> Pruned:
         with suppress(OSError):
             path.unlink()
     for _, uid in chosen:
-        for folder in (place.work_of(uid), place.reports_of(uid)):
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in (place.work_of(uid), place.reports_of(uid)):
+            shutil.rmtree(directory, ignore_errors=True)
+        if not (study := place.study_of(uid)).joinpath("journal.json").exists():
+            shutil.rmtree(study, ignore_errors=True)
     book.store.db.shrink()
     return Pruned(len(chosen), log_bytes, log_bytes + max(0, before - book.store.db.bytes_used()))
 

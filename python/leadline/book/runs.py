@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from leadline.book.db import Db
 from leadline.book.events import Event, number, run_id, taken, text, whole
 from leadline.book.spool import LONGEST_EVENT
-from leadline.book.store import Db
 
 LONGEST_CONTENT = 64 << 10
 MOST = 1000  # labels, inputs, metrics of one event
@@ -114,7 +114,7 @@ def put_content(db: Db, body: str, of: str | None = None) -> str:
 
 
 def put_listing(db: Db, listing: str, of: str | None) -> None:
-    """The files of a folder, kept by its hash; what has another hash is none of it."""
+    """The files of a directory, kept by its hash; what has another hash is none of it."""
     import hashlib
 
     if hashlib.sha256(listing.encode()).hexdigest() == of:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from leadline.book.db import AS_BEFORE, refused, where
 from leadline.book.place import NotOurs, Place
-from leadline.book.store import AS_BEFORE, refused, where
 from leadline.errors import LeadlineError
 
 PRAGMAS = ("busy_timeout = 30000", "auto_vacuum = incremental", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")

@@ -43,7 +43,8 @@ class Request:
     """What to run. env: added to the environment. secrets: what the log and the record must not have, in whatever form. remove: files to
     remove when it has ended. Both may be secret themselves: a request is never stored. interrupted_code: the exit code by which the
     program says that Ctrl-C ended it, where that is not 130. shown: the command as the record has it, where argv begins with a helper.
-    pty: its outputs are terminals, not pipes. quiet: it reads nothing, and what it prints goes into the log alone."""
+    pty: its outputs are terminals, not pipes. quiet: it reads nothing, and what it prints goes into the log alone. makes: kind and path of
+    what it makes, for commands that do not say so themselves."""
 
     argv: list[str]
     uid: str = field(default_factory=new_uid)
@@ -60,6 +61,7 @@ class Request:
     shown: list[str] = field(default_factory=list)
     pty: bool = False
     quiet: bool = False
+    makes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -100,18 +102,18 @@ def read_output(pipe: int) -> bytes:
 
 
 def hold(files: Iterable[str]) -> list[int]:
-    """Descriptors that keep the folders of these files from being swept (see `is_held`) as long as any process has one of them."""
+    """Descriptors that keep the directories of these files from being swept (see `is_held`) as long as any process has one of them."""
     out = []
-    for folder in sorted({os.path.dirname(path) for path in files}):
+    for directory in sorted({os.path.dirname(path) for path in files}):
         with suppress(OSError):
-            out.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            out.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             fcntl.flock(out[-1], fcntl.LOCK_SH)
     return out
 
 
-def is_held(folder: str | os.PathLike[str]) -> bool:
+def is_held(directory: str | os.PathLike[str]) -> bool:
     """Whether a run uses it. Unlike what /proc says of a process, a lock is never gone for a moment while a program is started."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -343,6 +345,9 @@ class Supervisor:
         code, usage = self._status
         ended_by = -code if code < 0 else None
         self._recorded = True
+        for kind, path in self.request.makes.items():
+            if os.path.exists(path):
+                self.recorder.artifact(kind, path)
         used = self.recorder.end(
             None if ended_by else code, signal=ended_by, usage=usage, wall_s=self._took_s, log_lost_bytes=self.log.lost_bytes,
             log_hash=self.log.hash.hexdigest(), log_hashed=self.log.size,

@@ -46,15 +46,15 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
 def _cgroup_of(uid: str) -> Path | None:
     """Below our own; None where there are none."""
     own = next((line[3:] for line in (proc.read_text("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), None)
-    folders = [Path(root + own) for root in CGROUPS] if own is not None else []
-    return next((folder / f"leadline-{uid}" for folder in folders if (folder / "cgroup.procs").exists()), None)
+    directories = [Path(root + own) for root in CGROUPS] if own is not None else []
+    return next((directory / f"leadline-{uid}" for directory in directories if (directory / "cgroup.procs").exists()), None)
 
 
 def forget_cgroup(uid: str) -> None:
     """Removes that of a run whose supervisor could not, if nothing runs in it."""
-    if (folder := _cgroup_of(uid)) is not None:
+    if (directory := _cgroup_of(uid)) is not None:
         with suppress(OSError):
-            folder.rmdir()
+            directory.rmdir()
 
 
 class Cgroup:
@@ -62,11 +62,11 @@ class Cgroup:
 
     def __init__(self, uid: str) -> None:
         self.path: Path | None = None
-        folder = _cgroup_of(uid)
-        if folder is not None:
+        directory = _cgroup_of(uid)
+        if directory is not None:
             with suppress(OSError):
-                folder.mkdir()
-                self.path = folder
+                directory.mkdir()
+                self.path = directory
 
     def enter(self) -> None:
         """This process, and all that it starts from now on."""

@@ -1,1 +1,1 @@
-"""Captures: the folder, its manifest, its tables and views for reading."""
+"""Captures: the directory, its manifest, its tables and views for reading."""

@@ -29,7 +29,7 @@ SAMPLES = "session_sample"
 # Each Nth pass, and those at which waiters were looked at, which rules join to the samples of the same moment. A pass stands for
 # the time until the next that is read.
 THINNED = """
-with looked as (select ts from lock_wait union select ts from lwlock_wait union select ts from buffer_wait),
+with looked as ({looked}),
 part as (select *, sum((tick % {every} = 0 or ts in (from looked))::int) over (order by tick) as part from tick)
 select min(tick) as tick, min(ts) as ts, sum(period_ns)::bigint as period_ns, arg_min(next_xid, tick) as next_xid from part group by part
 """
@@ -84,15 +84,26 @@ def create_view(db: duckdb.DuckDBPyConnection, view: Table, *, held: bool, every
     temporary: for this cursor alone, in front of that of the main schema, with the values that its variables have now.
     """
     temp = "temp " if temporary else ""
+    _create_rows(db, view, temp, held=held, every=every)
+    if view.computed:
+        db.execute(f'create {temp}view "{view.name}" as {view.reading}')
+
+
+def _create_rows(db: duckdb.DuckDBPyConnection, view: Table, temp: str, *, held: bool, every: int) -> None:
     thinned = view.name == "sampled_pass" and every > 1
-    sql = THINNED.format(every=every) if thinned else view.sql
+    sql = THINNED.format(every=every, looked=_looked()) if thinned else view.sql
     if held and view.name == SAMPLES and _described_once(db):
         sql = sql.replace("asof left join who", "left join who")  # the same rows; an as-of join would sort all samples
     if held and (view.materialise or view.name == ALWAYS or thinned):
         with contextlib.suppress(duckdb.Error):  # a damaged segment: the query that needs it says why
-            db.execute(f'create {temp}table "{view.name}" as {sql}')
+            db.execute(f'create {temp}table "{view.rows_name}" as {sql}')
             return
-    db.execute(f'create {temp}view "{view.name}" as {sql}')
+    db.execute(f'create {temp}view "{view.rows_name}" as {sql}')
+
+
+def _looked() -> str:
+    """The passes at which waiters were looked at."""
+    return " union ".join(f"select ts from {table.name}" for table in all_tables().values() if table.keeps_passes)
 
 
 def _described_once(db: duckdb.DuckDBPyConnection) -> bool:

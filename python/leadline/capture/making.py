@@ -22,7 +22,7 @@ RESERVE_BYTES = 128 << 10  # room for the last manifest when the disk is full
 
 
 class Making:
-    """Writes the manifest and views.sql of one capture folder."""
+    """Writes the manifest and views.sql of one capture directory."""
 
     def __init__(self, directory: Path, target: Target, options: dict[str, Any]) -> None:
         self.directory = directory

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
+CLIENT = "client backend"  # what session.backend_type says of the session of a client, of any engine
+TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc", "bpf": "by BPF", "perf": "by perf events"}
 T = TypeVar("T")
 
 
@@ -193,9 +195,9 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a capture folder, of this format or an older one. Raises LeadlineError when there is none or it is newer."""
+    """The manifest of a capture directory, of this format or an older one. Raises LeadlineError when there is none or it is newer."""
     where = str(path)
-    hint = "a capture is a folder NAME.leadline with a manifest.json; create one with leadline take"
+    hint = "a capture is a directory NAME.leadline with a manifest.json; create one with leadline take"
     try:
         text = (path / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError as e:

@@ -157,10 +157,11 @@ def _steps(path: Path, *, hold: bool, every: int) -> dict[str, Step]:
     """What creates each table and view of the contracts, in an order in which each finds what it reads."""
     in_memory = held_tables(path) if hold else set()
     steps = {}
-    for table in all_tables().values():
+    for table in sorted(all_tables().values(), key=lambda table: bool(table.uses)):  # each after what it is joined to
         if table.kind == "table":
             kind = "table" if table.name in in_memory else "view"
-            steps[table.name] = Step(set(), partial(_create_table, path=path, table=table, kind=kind))
+            needs = {*table.uses, MACROS} if table.computed else set()
+            steps[table.name] = Step(needs, partial(_create_table, path=path, table=table, kind=kind))
     for view in views_in_order():
         steps[view.name] = Step({*view.needs, *view.uses, MACROS}, partial(create_view, view=view, held=hold, every=every))
     return steps
@@ -202,11 +203,20 @@ def _create_macros(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: str) -> None:
-    """A stored table: its segments, with the columns of the contract (absent ones null: an older format)."""
+    """A stored table, with what is computed from its rows."""
+    _create_rows(db, path, table, kind)
+    if table.joins and kind == "table":  # many rules read it: joined once
+        db.execute(f'create table "{table.name}" as {table.reading}; drop table if exists "{table.rows_name}"')
+    elif table.computed:
+        db.execute(f'create view "{table.name}" as {table.reading}')
+
+
+def _create_rows(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: str) -> None:
+    """The rows of a stored table: its segments, with the columns of the contract (absent ones null: an older format)."""
     empty = empty_table(table)
     segments = [s for s in sorted((path / table.name).glob("*.parquet")) if s.stat().st_size > 0]
     if not segments:
-        db.execute(f'create {kind} "{table.name}" as {empty}')
+        db.execute(f'create {kind} "{table.rows_name}" as {empty}')
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
     if kind == "table":
@@ -214,10 +224,10 @@ def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind:
         # First as segments of this format are. A damaged page, in the end: the query that needs it says why.
         for source in (f"select {columns} from {read_segments(segments, alike=True)}", query):
             with contextlib.suppress(duckdb.Error):
-                db.execute(f'create table "{table.name}" as {source}')
+                db.execute(f'create table "{table.rows_name}" as {source}')
                 return
     try:
-        db.execute(f'create view "{table.name}" as {query}')
+        db.execute(f'create view "{table.rows_name}" as {query}')
     except duckdb.Error as e:
         raise LeadlineError(
             "invalid",

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leadline.engines import BUILT_IN
 from leadline.tables import all_tables
 
 if TYPE_CHECKING:
     from leadline._core.capture import Written
 
 Row = tuple[Any, ...]
+
+
+def add_written(totals: dict[str, Written], more: Mapping[str, Written]) -> None:
+    """Adds what another has written to the totals by table: two may write the same one."""
+    for table, b in more.items():
+        a = totals.get(table, {"rows": 0, "bytes": 0, "segments": 0})
+        totals[table] = {"rows": a["rows"] + b["rows"], "bytes": a["bytes"] + b["bytes"], "segments": a["segments"] + b["segments"]}
 
 
 class Writer(Protocol):
@@ -28,6 +36,9 @@ def core_writer(capture_dir: str, table: str, *, growing: bool = True) -> Writer
     """growing: few files; not where a reader takes segments away."""
     from leadline import _core
 
+    about = all_tables()[table]
+    if about.engine not in ("", *BUILT_IN):  # its file was not there when the extension was built
+        _core.capture.define_table(about.name, about.clock, [(c.name, c.type, c.nullable) for c in about.columns])
     return _core.capture.TableWriter(capture_dir, table, growing=growing)
 
 
@@ -35,7 +46,7 @@ class Store:
     """The tables of one capture that are written a few times only. Raises LeadlineError('storage')."""
 
     def __init__(self, capture_dir: str, open_writer: OpenWriter = core_writer) -> None:
-        self._capture_dir, self._open_writer = capture_dir, open_writer
+        self.capture_dir, self._open_writer = capture_dir, open_writer
         self._writers: dict[str, Writer] = {}
         self._seen: dict[str, set[Row]] = {}
 
@@ -45,7 +56,7 @@ class Store:
         if not new:
             return
         if table not in self._writers:
-            self._writers[table] = self._open_writer(self._capture_dir, table)
+            self._writers[table] = self._open_writer(self.capture_dir, table)
         self._writers[table].append(new)
         self._writers[table].flush()
 

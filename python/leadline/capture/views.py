@@ -67,23 +67,30 @@ def read_segments(segments: Iterable[Path], *, alike: bool = False) -> str:
 
 
 def tables_with_rows(directory: Path, known: Iterable[str] = ()) -> set[str]:
-    """Stored tables of which the folder has at least one whole segment. Those known to have some are not looked at again."""
+    """Stored tables of which the directory has at least one whole segment. Those known to have some are not looked at again."""
     found, tables = set(known), all_tables()
     with os.scandir(directory) as entries:
         new = [entry.name for entry in entries if entry.name in tables and entry.name not in found]
     return found | {name for name in new if tables[name].kind == "table" and next((directory / name).glob("*.parquet"), None)}
 
 
+def _views(table: Table, rows: str) -> list[str]:
+    """The statements that create it."""
+    made = [f"create or replace view {table.rows_name} as {rows};"]
+    return made + [f"create or replace view {table.name} as {table.reading};"] * bool(table.computed)
+
+
 def write_views(directory: Path, present: set[str]) -> None:
-    """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the folder."""
-    lines = ["-- Run inside this folder: duckdb -init views.sql"]
+    """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the directory."""
+    lines = ["-- Run inside this directory: duckdb -init views.sql"]
     lines.append("create or replace view manifest as select content::json as manifest from read_text('manifest.json');")
     lines.append(macros().sql)
-    for table in all_tables().values():
+    for table in sorted(all_tables().values(), key=lambda table: bool(table.uses)):
         if table.kind == "table":
             segments = f"select * from read_parquet('{table.name}/*.parquet', union_by_name = true)"
-            lines.append(f"create or replace view {table.name} as {segments if table.name in present else empty_table(table)};")
-    lines += [f"create or replace view {view.name} as {view.sql.strip()};" for view in views_in_order()]
+            lines += _views(table, segments if table.name in present else empty_table(table))
+    for view in views_in_order():
+        lines += _views(view, view.sql.strip())
     try:
         (directory / VIEWS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as e:

@@ -28,6 +28,7 @@ GROUPS = {
         "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
         "take": "Capture a PostgreSQL server and its host, or a host alone.",
         "doctor": "Show what can be measured here, and how to enable the rest.",
+        "replication": "Forecast when a standby catches up, and when WAL fills a disk.",
         "demo": "Try leadline on a private PostgreSQL with planted problems.",
     },
     "Read a capture": {
@@ -36,13 +37,14 @@ GROUPS = {
         "report": "Write a capture as one HTML file that opens offline.",
         "sql": "Run SQL over the tables of a capture.",
         "tables": "List the tables of a capture, their columns, units and meaning.",
+        "compare": "Show where the time moved between two captures or runs.",
         "import": "Turn the output of Informix's onstat into a capture.",
     },
     "Trace a host and its programs": {
         "trace": "Trace system calls, sleeps and waits for a CPU of any process.",
         "threads": "Show where the threads of a trace spent their time.",
         "events": "List the system calls and sleeps of a trace in time order.",
-        "flame": "Show which functions the threads of a trace spent their time in.",
+        "flame": "Show in which functions the threads of a trace spent time.",
         "calls": "Fold a function-call trace into a tree with counts.",
         "why": "Run a command and explain why it fails, or succeeds wrongly.",
     },
@@ -51,15 +53,22 @@ GROUPS = {
         "rows": "Print the rows of a table from its files, dead rows too.",
         "alter": "Find and rewrite the rows that ALTER TABLE left in an old form.",
         "wal": "Read PostgreSQL WAL: what is in it and what it costs.",
-        "recover": "Replay the WAL of a crashed server or base backup, page by page.",
+        "recover": "Replay the WAL of a crashed server or a backup, page by page.",
     },
     "Measure the network": {
         "net": "Measure round trips, logins and fetches, and simulate latency.",
+    },
+    "Make a load": {
+        "load": "Run a load on PostgreSQL and measure what an application sees.",
+    },
+    "Forecast storage": {
+        "storage": "Simulate disk arrays: drives, RAID, caches, and a load on them.",
     },
     "Record and compare runs": {
         "run": "Run a command and record it: output, exit code, cost, labels.",
         "book": "Show the logbook of runs: status, output, cost, differences.",
         "experiment": "Compare two commands in interleaved pairs of runs.",
+        "study": "Change one thing, or several, and measure what it does.",
         "ansible": "Record Ansible runs, and run playbooks.",
     },
     "Share the logbook with a team": {
@@ -174,7 +183,7 @@ def _run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         forget_stdout()
         return OUTCOME_FINE
-    except OSError as e:  # of a file or folder that nobody else said anything of
+    except OSError as e:  # of a file or directory that nobody else said anything of
         where = "" if e.filename is None else os.fsdecode(e.filename)
         return _fail(LeadlineError("storage", str(e.strerror or e), where=where), as_json=as_json)
 

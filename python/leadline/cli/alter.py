@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED, SETTINGS
+from leadline.cli.forms import form, printed
 from leadline.output import to_json
 from leadline.units import bytes_of
 
@@ -36,8 +37,8 @@ Examples:
 @click.argument("target", metavar="TARGET|PATH")
 @click.option("--table", metavar="[DB.][SCHEMA.]TABLE", help="Only this table and its indexes, or the partitions of this table.")
 @click.option("--checkpoint", is_flag=True, help="Run CHECKPOINT first, so that the files are current.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> int:
+@form()
+def pending(target: str, table: str | None, checkpoint: bool, form: str | None) -> int:
     """Show which rows and pages are still in an old form, and why.
 
     TARGET is a server on this host: a connection string (only its database is scanned)
@@ -57,7 +58,9 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
 
         checkpoint_of(target)
     found = work.scan(where, table, progress=TerminalLine())
-    click.echo(to_json(work.rows(found.relations)) if as_json else work.text(found))
+    rows = work.rows(found.relations)
+    if not printed(form, rows, rows):
+        click.echo(work.text(found))
     for remark in condition.remarks([where.path]):
         click.echo(condition.text(remark), err=True)
     for warning in work.warnings(found):

@@ -52,7 +52,7 @@ def env(ini: bool, as_json: bool) -> None:
         settings = {"callback_plugins": paths, "bin_ansible_callbacks": "True"}
         lines = "".join(f"\n{name} = {value}" for name, value in settings.items())
         click.echo(to_json({"defaults": settings}) if as_json else f"[defaults]{lines}")
-        click.echo("put these lines under [defaults] of ansible.cfg; if it has callback_plugins, add the folder to it", err=True)
+        click.echo("put these lines under [defaults] of ansible.cfg; if it has callback_plugins, add the directory to it", err=True)
         return
     more = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1"}
     if place is not None and os.environ.get(VARIABLE):
@@ -98,7 +98,7 @@ def _text_of(path: str | None) -> str:
 )
 @click.argument("playbook", type=click.Path(exists=True, dir_okay=False))
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- MORE...]")
-@click.option("-i", "--inventory", multiple=True, type=click.Path(exists=True), help="Inventory: a file or folder; may be repeated.")
+@click.option("-i", "--inventory", multiple=True, type=click.Path(exists=True), help="Inventory: a file or directory; may be repeated.")
 @click.option("-l", "--limit", default="", metavar="HOSTS", help="Only these hosts.")
 @click.option("-t", "--tags", default="", metavar="TAG[,TAG...]", help="Only tasks with these tags.")
 @click.option("--skip-tags", default="", metavar="TAG[,TAG...]", help="No tasks with these tags.")

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from leadline.cli.forms import form, printed
+
 FORMATS = ("pin", "uftrace", "uftrace-dump", "ltrace", "ftrace")
 
 
@@ -17,13 +19,13 @@ FORMATS = ("pin", "uftrace", "uftrace-dump", "ltrace", "ftrace")
     "  ltrace -f -T -o l.txt ./server; leadline calls l.txt --json | jq '.calls[0]'",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Format of the trace.  [default: recognised]")
+@click.option("--format", "trace_format", type=click.Choice(FORMATS), help="Format of the trace.  [default: recognised]")
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Levels of callees to show.  [default: all]")
 @click.option(
     "--min-count", type=click.IntRange(min=1), default=1, metavar="N", help="Leave out functions that are called less often.  [default: 1]"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the tree as JSON; times in ns.")
-def command(file: Path, form: str | None, depth: int | None, min_count: int, as_json: bool) -> None:
+@form("Print the tree as JSON; times in ns.", "Print the tree as CSV; times in ns.")
+def command(file: Path, trace_format: str | None, depth: int | None, min_count: int, form: str | None) -> None:
     """Fold a function-call trace into a tree with counts.
 
     Reads the text output of Intel Pin's debugtrace, uftrace (replay and dump), ltrace and ftrace's function_graph. Calls of a function
@@ -31,17 +33,16 @@ def command(file: Path, form: str | None, depth: int | None, min_count: int, as_
     """
     from leadline._core.calltrace import fold
     from leadline.errors import LeadlineError
-    from leadline.output import to_json, together
+    from leadline.output import together
 
     if not file.exists():
         raise LeadlineError("not_found", "no such file", where=str(file))
     if not file.is_file():
         raise LeadlineError("invalid", "a trace is an ordinary file", where=str(file), hint="write the trace to a file first")
-    read, rows = fold(str(file), format=form, depth=depth)
+    read, rows = fold(str(file), format=trace_format, depth=depth)
     rows = [row for row in rows if row[2] >= min_count]
-    if as_json:
-        names = ("depth", "function", "count", "total_ns")
-        click.echo(to_json(read | {"calls_total": read["calls"], "calls": [dict(zip(names, row)) for row in rows]}))
+    calls = [dict(zip(("depth", "function", "count", "total_ns"), row)) for row in rows] if form else []
+    if printed(form, calls, read | {"calls_total": read["calls"], "calls": calls}):
         return
     for part in together(f"{line}\n" for line in _lines(rows)):
         click.echo(part, nl=False)

@@ -49,27 +49,27 @@ Examples:
   leadline demo --pg-bin /usr/lib/postgresql/15/bin
   leadline demo --json | jq '.findings[].statement'""",
 )
-@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Use postgres and initdb from this folder.")
+@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Use postgres and initdb from this directory.")
 @click.option("--major", type=int, metavar="N", help="PostgreSQL major version.  [default: newest found]")
 @click.option("--seconds", type=click.FloatRange(2, 120), default=20.0, show_default=True, help="Length of the capture.")
 @click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Samples per second.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder to create leadline-demo/ in.  [default: current]")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Create leadline-demo/ in DIR.  [default: here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float, out: Path | None, as_json: bool) -> None:
     """Try leadline on a private PostgreSQL with planted problems.
 
-    The server listens only on a unix socket in a temporary folder and never runs as root. A small shop with 23 clients
+    The server listens only on a unix socket in a temporary directory and never runs as root. A small shop with 23 clients
     runs on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong, and
     writes leadline-demo/capture.leadline and leadline-demo/report.html. It removes everything else, even after Ctrl-C.
     """
     from leadline.capture.reader import open_capture
     from leadline.cli.show import print_view
-    from leadline.demo.run import FOLDER, run_demo
+    from leadline.demo.run import DIRECTORY, run_demo
     from leadline.progress import TerminalLine
 
-    folder = (out or Path()) / FOLDER
+    directory = (out or Path()) / DIRECTORY
     progress = TerminalLine(sys.stderr)
-    result = run_demo(folder, pg_bin=pg_bin, major=major, seconds=seconds, rate_hz=rate, announce=progress.note, progress=progress)
+    result = run_demo(directory, pg_bin=pg_bin, major=major, seconds=seconds, rate_hz=rate, announce=progress.note, progress=progress)
     opened = open_capture(result.capture, hold=True)
     try:
         about = {"capture": str(result.capture), "report": str(result.report)} if as_json else None

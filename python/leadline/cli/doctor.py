@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadline.cli.forms import form, printed
 from leadline.output import width_here
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def render(checks: list[Check], last_line: str) -> str:
     "  leadline doctor postgresql://app@db1/shop --json",
 )
 @click.argument("target", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
-def command(target: str | None, as_json: bool) -> int:
+@form("Print the checks as JSON.", "Print the checks as CSV.")
+def command(target: str | None, form: str | None) -> int:
     """Show what can be measured here, and how to enable the rest.
 
     TARGET is a pid, a data directory or a connection string. Without it, only the host is checked. Exit code 2 if the target
@@ -60,7 +61,9 @@ def command(target: str | None, as_json: bool) -> int:
 
     found = find_text(target) if target else None
     checks = doctor.doctor(found)
-    if as_json:
+    if form == "csv":
+        printed(form, [check.as_dict() for check in checks])
+    elif form == "json":
         click.echo(json.dumps(doctor.as_json(checks, found), ensure_ascii=False, indent=1))
     else:
         click.echo(render(checks, doctor.verdict(checks, found)))

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from leadline.cli.forms import form, printed
 from leadline.errors import LeadlineError
-from leadline.output import more_than, print_json_list, together
+from leadline.output import more_than, together
 
 _OPENING = ("open", "openat", "openat2", "creat", "socket", "accept", "accept4")
 _EVENTS = """
@@ -38,9 +39,9 @@ event as (
 @click.option("--call", "call", metavar="NAME", help="Only this system call.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--limit", type=int, default=1000, show_default=True, metavar="N", help="Print at most N events.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list; times in ns, from_s in seconds from the start.")
+@form("Print a JSON list; times in ns, from_s in seconds from the start.")
 def command(
-    capture: Path, pid: int | None, from_s: float | None, to_s: float | None, call: str | None, failed: bool, limit: int, as_json: bool
+    capture: Path, pid: int | None, from_s: float | None, to_s: float | None, call: str | None, failed: bool, limit: int, form: str | None
 ) -> None:
     """List the system calls and sleeps of a trace in time order.
 
@@ -83,9 +84,7 @@ def command(
             said = more_than(limit, int(there), "--limit N prints more; --from, --to, --pid, --call choose")
     finally:
         opened.close()
-    if as_json:
-        print_json_list(rows)
-    else:
+    if not printed(form, rows):
         for part in together(f"{_line(row)}\n" for row in rows):
             click.echo(part, nl=False)
     if said:

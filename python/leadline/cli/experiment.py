@@ -31,8 +31,8 @@ Examples:
 )
 @click.option("--baseline", required=True, metavar="CMD", help="Command to compare with: the present state.")
 @click.option("--variant", required=True, metavar="CMD", help="Command to compare: the change.")
-@click.option("--hypothesis", metavar="TEXT", help="What you expect. It is registered before the first leg.")
-@click.option("--pairs", type=int, metavar="N", help="Pairs of legs, one of each command; a verdict needs 6.  [default: 10]")
+@click.option("--hypothesis", metavar="TEXT", help="What you expect. It is registered before the first trial.")
+@click.option("--pairs", type=int, metavar="N", help="Pairs of trials, one of each command; a verdict needs 6.  [default: 10]")
 @click.option(
     "--metric", metavar="METRIC",
     help="seconds, cpu_seconds, max_rss_bytes, or a regular expression whose group is a number in the output (the last match counts).  "
@@ -43,9 +43,9 @@ Examples:
 )
 @click.option("--margin", metavar="PERCENT", help="Largest difference that does not matter: 2%, 0.5%.  [default: 2%]")
 @click.option("--warmup", type=int, metavar="N", help="First run both commands N times without counting them.  [default: 0]")
-@click.option("--prepare", metavar="CMD", help="Command to run before each leg; it is not measured.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the order of the legs.  [default: random, and recorded]")
-@click.option("--keep-going", is_flag=True, default=None, help="If a leg fails, leave out its pair and continue.")
+@click.option("--prepare", metavar="CMD", help="Command to run before each trial; it is not measured.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the order of the trials.  [default: random, and recorded]")
+@click.option("--keep-going", is_flag=True, default=None, help="If a trial fails, leave out its pair and continue.")
 @click.option("--name", default="experiment", show_default=True, metavar="NAME", help="Name of the run.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
 @click.option("--detach", is_flag=True, help="Run in the background, without this terminal. Prints the id of the run.")
@@ -54,19 +54,19 @@ Examples:
 def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, as_json: bool, **given: Any) -> int:
     """Compare two commands in interleaved pairs of runs.
 
-    Each pair runs both commands once; each of the two runs is a leg, and is recorded in the logbook. A random draw, made from the seed,
+    Each pair runs both commands once; each of the two runs is a trial, and is recorded in the logbook. A random draw, made from the seed,
     decides which command of a pair runs first, so that a drift of the host favours neither. Commands are split into words as a shell
-    does, but no shell runs them. The design (commands, metric, number and order of legs) is written to the logbook before the first leg
+    does, but no shell runs them. The design (commands, metric, number and order of trials) is written to the logbook before the first trial
     begins, with a seal that `leadline book verify` checks. If the same commands were compared before, the verdict says how often.
 
     The verdict comes from the ratios of the pairs (Hodges-Lehmann estimate with a 95 % interval by signed ranks). It is faster, slower,
-    less or more; equivalent, if the whole interval is within the margin; otherwise inconclusive. A leg that fails ends the experiment
+    less or more; equivalent, if the whole interval is within the margin; otherwise inconclusive. A trial that fails ends the experiment
     with exit code 2.
 
     With --exit-code, the exit code is 0 if the variant is better or equivalent, 1 if it is worse, and 3 without a clear verdict.
     """
     from leadline.book.experiments.design import make
-    from leadline.book.experiments.perform import JOIN
+    from leadline.book.experiments.legs import JOIN
     from leadline.book.place import find_place
 
     if detach and exit_code:
@@ -92,7 +92,7 @@ def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, a
 def _as_run(design: Any, name: str, labels: tuple[str, ...], as_json: bool) -> Request:
     """The experiment as a run of the book: the same command, with the uid of that run."""
     from leadline.book.experiments.design import hide
-    from leadline.book.experiments.perform import JOIN
+    from leadline.book.experiments.legs import JOIN
     from leadline.book.spool import new_uid
     from leadline.book.supervisor import Request
     from leadline.cli.book.options import labels_of
@@ -136,11 +136,11 @@ def _code_of(place: Any, uid: str) -> int:
 def _perform(design: Any, place: Any, uid: str, name: str, as_json: bool) -> int:
     from dataclasses import replace
 
-    from leadline.book.experiments.perform import Experiment
     from leadline.book.experiments.query import experiment
     from leadline.book.experiments.text import lines
     from leadline.book.query import Book
     from leadline.output import to_json
+    from leadline.study.experiment import Experiment
 
     here = str(Path.cwd())
     made_for_it = os.path.realpath(here) == os.path.realpath(place.work_of(uid))

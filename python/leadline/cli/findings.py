@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from leadline.capture.reader import open_capture
+from leadline.cli.forms import form, printed
 from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 from leadline.figures import count
@@ -50,7 +51,7 @@ Examples:
   leadline findings --sql BLOCK-CHAIN""",
 )
 @click.argument("capture", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of findings.")
+@form("Print a JSON list of findings.")
 @click.option("--all", "with_all", is_flag=True, help="Also list rules that found nothing or could not be evaluated, and why.")
 @click.option("--only", "only", multiple=True, metavar="ID", help="Evaluate only this rule. Can be repeated.")
 @click.option("--set", "thresholds", multiple=True, metavar="NAME=NUMBER", help="Set a threshold; with ID.NAME=NUMBER, for one rule only.")
@@ -58,7 +59,7 @@ Examples:
 @click.option("--sql", "show_sql", metavar="ID", help="Print the query of a rule.")
 def command(
     capture: Path | None,
-    as_json: bool,
+    form: str | None,
     with_all: bool,
     only: tuple[str, ...],
     thresholds: tuple[str, ...],
@@ -70,7 +71,7 @@ def command(
     Costs are the seconds that the victims lost; shares are of database time. Exit code 0: no findings; 1: findings; 2: error.
     """
     if explain or show_sql:
-        _print_rule(find_rule(explain or show_sql or ""), sql=bool(show_sql), as_json=as_json)
+        _print_rule(find_rule(explain or show_sql or ""), sql=bool(show_sql), as_json=form == "json")
         return 0
     if capture is None:
         raise LeadlineError("usage", "missing argument: CAPTURE, --explain ID or --sql ID", hint="leadline findings --help")
@@ -79,7 +80,10 @@ def command(
     evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
     worst = f"; most costly: {evaluation.findings[0].id} {evaluation.findings[0].subject}" if evaluation.findings else ""
     summarise(count(len(evaluation.findings), "finding") + worst)
-    if as_json:
+    if form == "csv":
+        printed(form, [f.as_dict() for f in evaluation.findings])
+        _say_not_evaluated(evaluation)
+    elif form == "json":
         _print_json(evaluation, with_all)
     else:
         _print_text(evaluation, with_all)
@@ -118,8 +122,12 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
         click.echo(to_json({"findings": findings} | rest))
         return
     click.echo(to_json(findings))
-    for item in not_evaluated:
-        click.echo(f"not evaluated: {item['id']}: {item['reason']}", err=True)
+    _say_not_evaluated(evaluation)
+
+
+def _say_not_evaluated(evaluation: Evaluation) -> None:
+    for name, reason in evaluation.not_evaluated:
+        click.echo(f"not evaluated: {name}: {reason}", err=True)
 
 
 def _print_text(evaluation: Evaluation, with_all: bool) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from leadline.cli import force
+from leadline.cli.forms import form, printed
 from leadline.figures import percent
-from leadline.output import to_json, to_table, together
+from leadline.output import to_table, together
 
 MOST = 30
 
@@ -27,9 +28,9 @@ MOST = 30
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write a flame graph (SVG) that opens offline.")
 @force
 @click.option("--folded", "as_folded", is_flag=True, help="Print a line for each stack: root;caller;function weight.")
-@click.option("--json", "as_json", is_flag=True, help="Print the functions as JSON.")
-def command(capture: Path, kind: str | None, pid: int | None, output: Path | None, force: bool, as_folded: bool, as_json: bool) -> None:
-    """Show which functions the threads of a trace spent their time in.
+@form("Print the functions as JSON.", "Print the functions as CSV.")
+def command(capture: Path, kind: str | None, pid: int | None, output: Path | None, force: bool, as_folded: bool, form: str | None) -> None:
+    """Show in which functions the threads of a trace spent time.
 
     Prints a table of functions; with -o, writes a flame graph. Names of kernel functions end in _[k]. Where a program or library has no
     symbols, functions are shown as addresses in its file.
@@ -59,14 +60,14 @@ def command(capture: Path, kind: str | None, pid: int | None, output: Path | Non
             click.echo(part, nl=False)
         return
     whole, found = sum(paths.values()), functions(paths)
-    if as_json:
-        click.echo(to_json({"kind": kind, "unit": unit, "sum": whole, "functions": [f.__dict__ for f in found]}))
+    rows = [f.__dict__ for f in found]
+    if printed(form, rows, {"kind": kind, "unit": unit, "sum": whole, "functions": rows}):
         return
     of = 1e9 if unit == "ns" else 1
     label = "s" if unit == "ns" else unit
-    rows = [(f.name, f.itself / of, percent(f.itself / whole), f.total / of, percent(f.total / whole)) for f in found[:MOST]]
+    cells = [(f.name, f.itself / of, percent(f.itself / whole), f.total / of, percent(f.total / whole)) for f in found[:MOST]]
     click.echo(f"{title}: {whole / of:.3f} {label}" if unit == "ns" else f"{title}: {whole:,}")
-    click.echo(to_table(("function", f"self {label}", "self", f"total {label}", "total"), rows))
+    click.echo(to_table(("function", f"self {label}", "self", f"total {label}", "total"), cells))
     if len(found) > MOST:
         click.echo(f"{len(found) - MOST} more: --json lists all")
     click.echo(f"next: leadline flame {capture} --{kind} -o {kind}.svg", err=True)

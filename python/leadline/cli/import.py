@@ -38,7 +38,7 @@ Examples:
     show_default=True,
     type=click.Path(path_type=Path),
     metavar="CAPTURE",
-    help="Capture folder to create.",
+    help="Capture directory to create.",
 )
 @force
 @click.option(

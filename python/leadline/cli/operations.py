@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from leadline.cli import COMMANDS, SETTINGS
+from leadline.cli.forms import printed
 from leadline.errors import LeadlineError
 from leadline.server.operation import Input, Operation
 
@@ -50,10 +51,12 @@ def command_of(operation: Operation) -> click.Command:
     words = (*operation.in_path, *operation.words)
     parameters: list[click.Parameter] = [_argument(i) for name in words for i in operation.inputs if i.name == name]
     parameters += [_option(i) for i in operation.inputs if i.name not in words]
-    parameters.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+    parameters.append(click.Option(["--json", "form"], flag_value="json", help="Print JSON."))
+    if operation.rows:
+        parameters.append(click.Option(["--csv", "form"], flag_value="csv", help="Print CSV with a header line."))
 
-    def run(as_json: bool, **given: Any) -> None:
-        _run(operation, as_json, {name.removesuffix("_"): value for name, value in given.items()})
+    def run(form: str | None, **given: Any) -> None:
+        _run(operation, form, {name.removesuffix("_"): value for name, value in given.items()})
 
     needed = any(i.required and i.kind != "secret" for i in operation.inputs)
     return click.Command(
@@ -95,18 +98,18 @@ def _option(of: Input) -> click.Parameter:
     )
 
 
-def _run(operation: Operation, as_json: bool, given: dict[str, Any]) -> None:
+def _run(operation: Operation, form: str | None, given: dict[str, Any]) -> None:
     from leadline.book.place import find_place
     from leadline.book.store import Store
     from leadline.output import to_json
     from leadline.server.housekeeping import after_command, take_in
     from leadline.server.operation import perform
-    from leadline.server.prometheus import Text
+    from leadline.server.read.prometheus import Text
     from leadline.server.rights import OWNER
 
     place = find_place()
     if place is None:
-        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=FOLDER leadline ...")
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=DIRECTORY leadline ...")
     for one in operation.inputs:
         if one.kind == "secret":
             given[one.name] = _secret(one, given[one.name])
@@ -119,10 +122,8 @@ def _run(operation: Operation, as_json: bool, given: dict[str, Any]) -> None:
     finally:
         store.close()
     if isinstance(answer, Text):
-        click.echo(to_json({"text": answer.text}) if as_json else answer.text, nl=as_json)
-    elif as_json:
-        click.echo(to_json(answer))
-    else:
+        click.echo(to_json({"text": answer.text}) if form else answer.text, nl=form is not None)
+    elif not printed(form, answer[operation.rows] if operation.rows else (), answer):
         _print(operation, answer)
         _say_more(operation, answer, given.get("limit"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.forms import form, printed
 from leadline.cli.recorded import summarise
 from leadline.output import to_json
 
@@ -160,8 +161,8 @@ Examples:
 @click.argument("place_b", metavar="FILE_B:BLOCK")
 @block_size
 @engine
-@as_json
-def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
+@form()
+def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None, form: str | None) -> None:
     """Show the differences between two pages, field by field.
 
     The exit code is 0 even if the pages differ.
@@ -172,9 +173,9 @@ def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None,
 
     a, b = (_read(pages.parse_place(place), block_size, engine) for place in (place_a, place_b))
     found = differences(a, b)
-    if as_json:
-        click.echo(to_json(found))
-    elif found:
+    if printed(form, found, found):
+        return
+    if found:
         click.echo(to_table(["part", "field", "a", "b"], [list(row.values()) for row in found]))
     else:
         same = a["raw"] == b["raw"]
@@ -191,11 +192,11 @@ Examples:
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @block_size
-@as_json
-def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int:
+@form()
+def check(paths: tuple[Path, ...], block_size: int | None, form: str | None) -> int:
     """Find damaged pages: wrong checksums, overlaps, impossible offsets.
 
-    PATH is a file, a folder of relation files or a data directory. Also reports torn pages, pages that look encrypted and
+    PATH is a file, a directory of relation files or a data directory. Also reports torn pages, pages that look encrypted and
     files that end within a page. Checksums are verified if pg_control says they are enabled; if pg_control is missing or
     damaged, on every page that has one. A data directory is also compared with its catalogs, to find files that are
     missing, not regular files, too short, or belong to no relation. Files that are not checked are counted by kind. Exit code
@@ -207,7 +208,9 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     from leadline.progress import TerminalLine
 
     found = Pages(list(paths), block_size=block_size, progress=TerminalLine())
-    if as_json:
+    if form == "csv":
+        printed(form, found)
+    elif form == "json":
         _json_list(found)
     else:
         for problem in found:
@@ -239,7 +242,7 @@ Examples:
     from heap_tuple where lp_flags = 1 group by 1\"""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture directory to create.")
 @force
 @block_size
 @as_json

@@ -18,8 +18,8 @@ from leadline.cli.streams import last_said
 
 # What records by itself, what looks at the book, and what sets it up.
 UNRECORDED = (
-    "run", "experiment", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "variables", "hook",
-    "inventory",
+    "run", "experiment", "study", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "variables",
+    "hook", "inventory",
 )  # fmt: skip
 _ARGUMENTS = "leadline.arguments"
 _WRAPPED = "_leadline_recorded"

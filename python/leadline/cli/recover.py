@@ -85,7 +85,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Replay the WAL of a crashed server or base backup, page by page.
+    """Replay the WAL of a crashed server or a backup, page by page.
 
     --plan only reports. For PostgreSQL 13 to 18. All CPUs read the WAL; each page is rolled forward in memory and written once. Run it
     as the owner of the files or as root. You can stop or kill it at any time: until it prints "Recovered", the server can still do its
@@ -100,7 +100,7 @@ def command(
     --verify changes nothing in DATA_DIR. It needs disk space for two copies, and the server's binaries. Exit code 1: the copies differ.
     """
     from leadline.files import recovery
-    from leadline.files.targets import target_of
+    from leadline.files.recovery_target import target_of
     from leadline.progress import TerminalLine
 
     targets = {"lsn": to_lsn, "time": to_time, "xid": to_xid, "name": to_name, "end": "" if to_end else None}

@@ -12,8 +12,8 @@ from leadline.cli import force
 
 def default_output(capture: Path) -> Path:
     """NAME.leadline gives NAME.html beside it."""
-    folder = capture.resolve()
-    name = folder.name[: -len(".leadline")] if folder.name.endswith(".leadline") else folder.name
+    directory = capture.resolve()
+    name = directory.name[: -len(".leadline")] if directory.name.endswith(".leadline") else directory.name
     return capture.parent / f"{name}.html"
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
-from leadline.output import print_json_list, stopped_at, to_json, to_table
+from leadline.cli.forms import form
+from leadline.output import PART, print_json_list, stopped_at, to_json, to_table
 
 if TYPE_CHECKING:
     from leadline._core.rows import RowScan
@@ -37,8 +38,8 @@ Examples:
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
 @force
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N rows.")
-@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use with -o.  [default: one per CPU]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use with -o and --csv.  [default: one per CPU]")
+@form()
 def command(
     path: Path,
     relation: str | None,
@@ -49,7 +50,7 @@ def command(
     force: bool,
     limit: int | None,
     threads: int | None,
-    as_json: bool,
+    form: str | None,
 ) -> int:
     """Print the rows of a table from its files, dead rows too.
 
@@ -57,6 +58,7 @@ def command(
     table in it, [SCHEMA.]TABLE; or PATH is the file of the table. Columns are read from the
     catalog in the data directory. Values are printed as the server prints them. Changes that a running server has only
     in its buffers cannot be seen: run CHECKPOINT to write them. With --dsn, leadline asks the server only for the path of the table.
+    With --csv, values are as COPY writes them.
     Exit code 0: the whole table was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
     """
     from leadline._core.rows import RowScan
@@ -67,8 +69,8 @@ def command(
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
 
-    if output and limit:
-        raise LeadlineError("usage", "--limit cannot be combined with -o")
+    if limit and (output or form == "csv"):
+        raise LeadlineError("usage", f"--limit cannot be combined with {'-o' if output else '--csv'}")
     if dsn is not None:
         if relation or database:
             raise LeadlineError("usage", "--dsn takes only the name of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
@@ -98,27 +100,41 @@ def command(
         made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
         made |= {**status, "notes": around["remarks"] if around else []}
         unreadable.write(beside, status["unreadable"])
-        if as_text and not as_json:
+        if as_text and not form:
             those = ", ".join(as_text)
             click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
         current().summary(f"{exported} rows of {about['relation']}")
-        click.echo(to_json(made) if as_json else f"{exported} rows of {about['relation']} written to {output}")
-        if status["unreadable"] and not as_json:
+        click.echo(to_json(made) if form else f"{exported} rows of {about['relation']} written to {output}")
+        if status["unreadable"] and not form:
             click.echo(f"{beside} lists the data that could not be read")
-    elif as_json:
+    elif form == "csv":
+        _print_csv(scan, threads or threads_here())
+    elif form == "json":
         found = (_as_dict(names + columns, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
         print_json_list(chain(found, unreadable.as_rows(scan)))
     else:
-        printed = 0
+        count = 0
         for names, rows in _batches(scan, limit):
             click.echo(to_table(names + columns, rows))
-            printed += len(rows)
-        if text := stopped_at(limit, printed):
+            count += len(rows)
+        if text := stopped_at(limit, count):
             click.echo(text, err=True)
     status = scan.status()
     for said in row_losses.lines(about, status, around):
         click.echo(said, err=True)
     return OUTCOME_FINE if row_losses.is_whole(status) else OUTCOME_FINDINGS
+
+
+def _print_csv(scan: RowScan, threads: int) -> None:
+    """By way of a file, as the server's COPY would write it: whether the columns ctid and status are needed is known at the end."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="leadline-") as directory:
+        file = Path(directory, "rows.csv")
+        scan.export(str(file), threads, None)
+        with file.open("rb") as made:
+            while part := made.read(PART):
+                click.echo(part, nl=False)
 
 
 def _batches(scan: RowScan, limit: int | None) -> Iterator[tuple[list[str], list[list[str | None]]]]:

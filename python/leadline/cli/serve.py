@@ -51,11 +51,11 @@ def command(
     from leadline.errors import LeadlineError
     from leadline.output import to_json
     from leadline.server import background as behind
-    from leadline.server.serving import Options, serve
+    from leadline.server.web.serving import Options, serve
 
     place = find_place()
     if place is None:
-        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=FOLDER leadline serve")
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=DIRECTORY leadline serve")
     if stop:
         ended = behind.stop(place)
         click.echo(to_json({"stopped": ended}) if as_json else f"stopped: process {ended}")

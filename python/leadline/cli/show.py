@@ -11,10 +11,7 @@ import click
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 
-COMPARE = (
-    "leadline book list has the runs that made them, and leadline book diff RUN RUN compares two: settings, metrics, findings;"
-    " leadline experiment compares two commands in pairs of runs, with a verdict"
-)
+COMPARE = "leadline compare A B shows what differs between two, and where the time moved"
 
 
 def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None = None) -> None:

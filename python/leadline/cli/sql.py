@@ -22,9 +22,9 @@ BATCH = 10_000
 
 def lock_down(capture: Capture) -> None:
     """From here on the connection reads the files of the capture and no others, and its settings stay as they are."""
-    folder = str(capture.path.resolve()).replace("'", "''")
+    directory = str(capture.path.resolve()).replace("'", "''")
     relative = str(capture.path).replace("'", "''")  # the views name their files as the capture was opened
-    capture.db.execute(f"set allowed_directories = ['{folder}', '{relative}']")
+    capture.db.execute(f"set allowed_directories = ['{directory}', '{relative}']")
     capture.db.execute("set enable_external_access = false")
     capture.db.execute("set lock_configuration = true")
 

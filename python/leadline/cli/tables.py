@@ -8,9 +8,10 @@ import textwrap
 
 import click
 
+from leadline.cli.forms import form, printed
 from leadline.errors import LeadlineError
 from leadline.output import width_here
-from leadline.tables import Table, all_tables
+from leadline.tables import Table, all_tables, whose_tables
 
 
 def find_table(name: str) -> Table:
@@ -28,11 +29,12 @@ def find_table(name: str) -> Table:
 def list_text() -> str:
     """All tables and views, one per line."""
     lines: list[str] = []
-    for kind, title in (("table", "Tables (stored as Parquet)"), ("view", "Views (SQL over the tables)")):
-        lines += ["", title] if lines else [title]
-        for table in all_tables().values():
-            if table.kind == kind:
-                lines += textwrap.wrap(table.title, width_here(), initial_indent=f"  {table.name:<20}", subsequent_indent=" " * 22)
+    for engine, whose in whose_tables():
+        for kind, title in (("table", "Tables{} (stored as Parquet)"), ("view", "Views{} (SQL over the tables)")):
+            tables = [table for table in all_tables().values() if (table.kind, table.engine) == (kind, engine)]
+            lines += [""] * bool(lines and tables) + [title.format(whose)] * bool(tables)
+            for table in tables:
+                lines += textwrap.wrap(table.title, width_here(), initial_indent=f"  {table.name:<21} ", subsequent_indent=" " * 24)
     lines += ["", "leadline tables NAME describes one table or view."]
     return "\n".join(lines)
 
@@ -46,8 +48,9 @@ def describe_text(table: Table) -> str:
         sources = ", ".join(table.needs + table.uses)
         lines += textwrap.wrap(f"A view over {sources}.", width_here())
     lines.append("")
-    names = max(len(c.name) for c in table.columns)
-    for column in table.columns:
+    columns = (*table.columns, *table.computed)
+    names = max(len(c.name) for c in columns)
+    for column in columns:
         if column.name == "...":
             lines += textwrap.wrap(column.meaning, width_here(), subsequent_indent="  ")
             continue
@@ -65,15 +68,19 @@ def describe_text(table: Table) -> str:
     epilog="\b\nExamples:\n  leadline tables\n  leadline tables session_sample\n  leadline tables buffer_wait --json",
 )
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per table.")
-def command(name: str | None, as_json: bool) -> None:
+@form("Print JSON, one object per table.", "Print CSV: a row per table, with NAME a row per column.")
+def command(name: str | None, form: str | None) -> None:
     """List the tables of a capture, their columns, units and meaning.
 
     With NAME, describe one table or view.
     """
-    if as_json:
-        chosen = [find_table(name)] if name else list(all_tables().values())
+    chosen = [find_table(name)] if name else list(all_tables().values())
+    if form == "csv" and name:
+        printed(form, [dataclasses.asdict(column) for column in chosen[0].columns])
+    elif form == "csv":
+        printed(form, [{"name": table.name, "kind": table.kind, "probe": table.probe, "title": table.title} for table in chosen])
+    elif form == "json":
         objects = [dataclasses.asdict(table) for table in chosen]
         click.echo(json.dumps(objects[0] if name else objects, ensure_ascii=False, indent=1))
     else:
-        click.echo(describe_text(find_table(name)) if name else list_text())
+        click.echo(describe_text(chosen[0]) if name else list_text())

@@ -27,7 +27,8 @@ def parse_rate(text: str) -> float:
     "take",
     epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
     "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s\n"
-    "  leadline take --pid 4711 --pooler 'port=6432 dbname=pgbouncer user=stats'",
+    "  leadline take --pid 4711 --pooler 'port=6432 dbname=pgbouncer user=stats'\n"
+    "  leadline take postgres://db1/shop --with postgres://db2/shop",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
@@ -41,6 +42,7 @@ def parse_rate(text: str) -> float:
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
 @click.option("--pooler", metavar="DSN", help="Also query the admin console of the PgBouncer in front of the server, twice a second.")
+@click.option("--with", "others", multiple=True, metavar="DSN", help="Also watch the replication of a standby or primary of the target.")
 @filter_option
 @kernel_tier
 @kernel_detail
@@ -49,7 +51,8 @@ def parse_rate(text: str) -> float:
 @click.option("--keep-going", is_flag=True, help="If one probe fails, continue with the others.")
 @click.option("--stop-with-server", is_flag=True, help="End when the server ends or restarts, instead of waiting for it.")
 @click.option(
-    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
+    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR",
+    help="Capture directory to create, or a directory to create it in.",
 )
 @click.option(
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
@@ -67,6 +70,7 @@ def command(
     kernel: bool,
     packets: bool,
     pooler: str | None,
+    others: tuple[str, ...],
     expression: str | None,
     kernel_tier: str,
     kernel_detail: str,
@@ -98,7 +102,7 @@ def command(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
         kernel_retransmits=kernel_retransmits, keep_going=keep_going, stop_with_server=stop_with_server,
-        only=filter_of(expression), pooler=pooler,
+        only=filter_of(expression), pooler=pooler, others=others,
     )  # fmt: skip
     path = take_with(options, Silent() if as_json else TerminalLine())
     manifest = read_manifest(path)

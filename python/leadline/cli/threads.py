@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from leadline.cli.forms import form, printed
 from leadline.figures import fit_path, percent, quantity
-from leadline.output import UNLIMITED, shown, terminal_width, to_json, to_table, width_here
+from leadline.output import UNLIMITED, shown, terminal_width, to_table, width_here
 from leadline.units import sized
 from leadline.views.threads import PARTS, Report, call_list, report, thread_list
 
@@ -32,8 +33,8 @@ ORDERS = {
 @click.argument("capture", type=click.Path(path_type=Path))
 @click.argument("pid", type=int, required=False)
 @click.option("--sort", type=click.Choice(list(ORDERS)), default="time", show_default=True, help="Order of the system calls.")
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; times in ns.")
-def command(capture: Path, pid: int | None, sort: str, as_json: bool) -> None:
+@form("Print all numbers as JSON; times in ns.", "Print the threads, or the system calls of PID, as CSV; times in ns.")
+def command(capture: Path, pid: int | None, sort: str, form: str | None) -> None:
     """Show where the threads of a trace spent their time.
 
     Without PID: all threads, and their system calls in total. With the id of a process or thread: its scheduling; its system
@@ -45,14 +46,16 @@ def command(capture: Path, pid: int | None, sort: str, as_json: bool) -> None:
     try:
         if pid is None:
             threads = thread_list(opened)
-            click.echo(to_json(threads) if as_json else f"{_list(threads)}\n\n{_all_calls(call_list(opened), sort)}")
+            if not printed(form, threads, threads):
+                click.echo(f"{_list(threads)}\n\n{_all_calls(call_list(opened), sort)}")
         else:
             found = report(opened, pid)
             of = {"calls": "count"}.get(ORDERS[sort], ORDERS[sort])
             found.calls.sort(key=lambda call: -call[of])
-            click.echo(to_json(asdict(found)) if as_json else "\n".join(_report(found)))
+            if not printed(form, found.calls, asdict(found)):
+                click.echo("\n".join(_report(found)))
         traced = opened.manifest.probe("kernel")
-        if traced.tier == "perf" and not as_json:
+        if traced.tier == "perf" and form is None:
             click.echo(textwrap.fill(traced.why, width_here()))
     finally:
         opened.close()

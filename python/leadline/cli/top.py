@@ -31,9 +31,9 @@ MIN_REFRESH_S = 0.5
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Same as a data directory as TARGET.")
 @click.option("--host", is_flag=True, help="Watch only this host: CPUs, pressure, processes, devices. Needs no database.")
 @click.option(
-    "--rate", metavar="HZ", help="Samples per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
+    "--rate", metavar="HZ", help="Samples per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 10; with --host 1]"
 )
-@click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="Time between screen updates.")
+@click.option("--refresh", default="3s", show_default=True, metavar="TIME", help="Time between screen updates.")
 @click.option("--window", default=None, metavar="TIME", help="How far back to look: 1s to 300s.  [default: 30s; with --once 5s]")
 @click.option(
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
@@ -57,12 +57,12 @@ def command(
     """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
 
     TARGET is a pid (the postmaster or any of its processes), a data directory or a connection string. Without TARGET, the
-    PG* variables select the server. top writes no capture: for that, use `leadline take`. The screen lags by one to two seconds and
+    PG* variables select the server. top writes no capture: for that, use `leadline take`. The screen lags by one to three seconds and
     lists its keys at the bottom. C cancels the statement of a session and K terminates the session; both ask first.
     """
     from leadline.engines.live import find, find_text
 
-    rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), seconds_of(refresh)
+    rate_hz, refresh_s = parse_rate(rate or ("1" if host else "10")), seconds_of(refresh)
     window_s = seconds_of(window or (WINDOW_ONCE if once else WINDOW))
     if host:
         return _host(target, pid, data_dir, rate_hz, refresh_s, window_s, once, as_json)

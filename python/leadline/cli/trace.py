@@ -22,7 +22,8 @@ from leadline.units import seconds_of
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--for", "duration", metavar="TIME", help="Length of the trace: 500ms, 20s, 5m.  [default: 20s; a command until it ends]")
 @click.option(
-    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
+    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR",
+    help="Capture directory to create, or a directory to create it in.",
 )
 @kernel_tier
 @kernel_detail

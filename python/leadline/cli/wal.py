@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from leadline.cli import force
+from leadline.cli.forms import form, printed
 from leadline.output import more_than, print_json_parts, to_json, to_table
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _tell_damage(path: str) -> None:
 
 PATH = click.argument("path", metavar="PATH|SERVER", type=click.Path())
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORM = form()
 RANGE = _options(
     click.option("--from", "start", metavar="LSN", help="Skip records that start before this LSN."),
     click.option("--to", "end", metavar="LSN", help="Skip records that start at or after this LSN."),
@@ -108,14 +110,14 @@ Examples:
 @RANGE
 @FILTER
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
-@JSON
-def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
+@FORM
+def show(path: str, limit: int | None, form: str | None, **wish: Any) -> None:
     """Print records in readable form, in WAL order."""
     from leadline.files.wal import ending_text, parts, wish_of
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    _print(parts(lambda left: log.records(as_json, left), limit, tell), as_json)
+    _print(parts(lambda left: log.records(form is not None, left), limit, tell), form)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
@@ -125,9 +127,13 @@ def tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _print(rows: Iterable[bytes], as_json: bool) -> bool:
-    """Prints rows that come as text; whether there were any."""
-    if as_json:
+def _print(rows: Iterable[bytes], form: str | None) -> bool:
+    """Prints rows that come as text, or as JSON objects with commas between them; whether there were any."""
+    if form == "csv":
+        import json
+
+        return printed(form, (row for part in rows for row in json.loads(b"[%s]" % part)))
+    if form == "json":
         return print_json_parts(rows)
     is_any = False
     for part in rows:
@@ -156,8 +162,8 @@ Examples:
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print only the N largest.")
 @THREADS
-@JSON
-def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: bool, **wish: Any) -> None:
+@FORM
+def stats(path: str, by: str, limit: int | None, threads: int | None, form: str | None, **wish: Any) -> None:
     """Sum records, bytes and page images, largest first.
 
     record_bytes excludes page images; fpi_bytes is the stored size of page images. superseded_fpi_bytes is the part of
@@ -175,9 +181,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     for row in rows if names else ():
         if name := names.get((row["spcnode"] or 0, row["dbnode"] or 0, row["relfilenode"] or 0)):
             row["relation"] = name
-    if as_json:
-        click.echo(to_json(rows))
-    else:
+    if not printed(form, rows, rows):
         click.echo(_stats_text(by, rows, found["rows"]))
         if every > len(rows):
             click.echo(more_than(len(rows), every, "without --limit all are printed; the total is of all"), err=True)
@@ -252,7 +256,7 @@ Examples:
     type=click.Path(),
     required=True,
     metavar="DIR",
-    help="Capture folder to create, or a folder to create it in.",
+    help="Capture directory to create, or a directory to create it in.",
 )
 @force
 @THREADS
@@ -289,8 +293,8 @@ Examples:
 @click.argument("block", type=click.IntRange(0, 2**32 - 1))
 @RANGE
 @click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), default="main", help="Fork of the relation.  [default: main]")
-@JSON
-def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) -> None:
+@FORM
+def history(path: str, relation: str, block: int, form: str | None, **wish: Any) -> None:
     """List every change to a page: LSN, transaction, time, what changed.
 
     The time is that of the commit or abort. For a change without a transaction (pruning, vacuum), it is the last time
@@ -301,7 +305,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
 
     wanted = wish_of(path, relation, block=block, **wish)[0]
     found = whole(wanted, "read", lambda log, bar: log.history(bar))
-    if not _print(parts(lambda left: found.changes(as_json, left), None, tell), as_json) and not as_json:
+    if not _print(parts(lambda left: found.changes(form is not None, left), None, tell), form) and form is None:
         click.echo("no changes to this page found in the WAL", err=True)
     if text := ending_text(found.ending()):
         click.echo(text, err=True)
@@ -397,8 +401,8 @@ Examples:
 @RANGE
 @click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
-@JSON
-def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
+@FORM
+def inval(path: str, limit: int | None, form: str | None, **wish: Any) -> None:
     """List cache invalidation messages per transaction: which DDL invalidated what.
 
     A relcache message makes every session drop its cached data about a relation and replan the statements that use it.
@@ -408,7 +412,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    _print(parts(lambda left: log.invalidations(as_json, left), limit, tell), as_json)
+    _print(parts(lambda left: log.invalidations(form is not None, left), limit, tell), form)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.manifest import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
@@ -20,7 +20,7 @@ from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.progress import Progress
 
-FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
+DIRECTORY, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
 BOOK = "book"  # where `make demo` records its run
 WARM_UP_S = 2.0
 NEEDED_BYTES, NEEDED_BYTES_PER_S = 1024**3, 40 * 1024**2  # measured: 0.2 GB, and 30 MB of rows and WAL a second
@@ -43,47 +43,47 @@ class DemoResult:
     report: Path
 
 
-def prepare_folder(folder: Path) -> DemoResult:
-    """The folder of the demo, empty of an earlier demo's files. Raises LeadlineError('usage') when it holds anything else."""
-    result = DemoResult(folder / CAPTURE, folder / REPORT)
+def prepare_directory(directory: Path) -> DemoResult:
+    """The directory of the demo, empty of an earlier demo's files. Raises LeadlineError('usage') when it holds anything else."""
+    result = DemoResult(directory / CAPTURE, directory / REPORT)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        known = [result.capture, result.report, *([folder / BOOK] if (folder / BOOK / "spool").is_dir() else [])]
-        foreign = sorted(path.name for path in folder.iterdir() if path not in known)
+        directory.mkdir(parents=True, exist_ok=True)
+        known = [result.capture, result.report, *([directory / BOOK] if (directory / BOOK / "spool").is_dir() else [])]
+        foreign = sorted(path.name for path in directory.iterdir() if path not in known)
         if not foreign and result.capture.exists() and not (result.capture / MANIFEST).is_file():
             foreign = [CAPTURE]
         if foreign:
             raise LeadlineError(
                 "usage",
-                "the folder contains files that are not from an earlier demo",
+                "the directory contains files that are not from an earlier demo",
                 detail=", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else ""),
                 hint="use leadline demo -o DIR to write elsewhere",
-                where=str(folder),
+                where=str(directory),
             )
         if result.capture.exists():
             with new_capture(result.capture, overwrite=True, exactly=True):  # unless another demo writes it now
                 result.capture.rmdir()
         result.report.unlink(missing_ok=True)
     except OSError as e:
-        raise cannot_be_written("the folder of the demo", e, folder) from e
+        raise cannot_be_written("the directory of the demo", e, directory) from e
     return result
 
 
 def check_room(seconds: float) -> None:
-    """Raises LeadlineError('storage') when the temporary folder is too small for the private server and its load."""
-    folder = tempfile.gettempdir()
-    free, needed = shutil.disk_usage(folder).free, NEEDED_BYTES + NEEDED_BYTES_PER_S * seconds
+    """Raises LeadlineError('storage') when the temporary directory is too small for the private server and its load."""
+    directory = tempfile.gettempdir()
+    free, needed = shutil.disk_usage(directory).free, NEEDED_BYTES + NEEDED_BYTES_PER_S * seconds
     if free < needed:
         raise LeadlineError(
             "storage",
             f"the demo needs {needed / 1024**3:.1f} GB of temporary space, but only {free / 1024**3:.1f} GB are free",
-            hint="set TMPDIR to a folder with more space, or lower --seconds",
-            where=folder,
+            hint="set TMPDIR to a directory with more space, or lower --seconds",
+            where=directory,
         )
 
 
 def run_demo(
-    folder: Path,
+    directory: Path,
     *,
     pg_bin: Path | None = None,
     major: int | None = None,
@@ -92,7 +92,7 @@ def run_demo(
     announce: Callable[[str], None],
     progress: Progress,
 ) -> DemoResult:
-    """Runs the demo; leaves a capture and a report in `folder`. Server and clients are gone when it returns or raises.
+    """Runs the demo; leaves a capture and a report in `directory`. Server and clients are gone when it returns or raises.
 
     announce: gets a line for each step. Raises LeadlineError, and KeyboardInterrupt after clearing up.
     """
@@ -101,7 +101,7 @@ def run_demo(
 
     check_packages("leadline demo", "demo")
     binaries = find_binaries(pg_bin, major)
-    result = prepare_folder(folder)
+    result = prepare_directory(directory)
     check_room(seconds)
     settings = SETTINGS | ({"compute_query_id": "on"} if binaries.major >= QUERY_ID_SINCE else {})
     announce(f"starting a private PostgreSQL {binaries.version} ({binaries.source}); Ctrl-C stops and removes it")

@@ -1,6 +1,6 @@
 """What an engine is: a kind of database, and all that the rest of the package must know of it. The registry of engines.
 
-Each engine is a folder that exports one `ENGINE`: those in here, and those of other packages, which name theirs in the group
+Each engine is a directory that exports one `ENGINE`: those in here, and those of other packages, which name theirs in the group
 `leadline.engines` of their entry points. General code asks the registry, and never names an engine. An engine loads what it needs when
 it is asked: this module and the `__init__` of an engine import nothing that takes time.
 """
@@ -51,16 +51,18 @@ class Engine:
     """One kind of database.
 
     subjects: kinds of evidence that it makes. domains: what rules are about, each with the probes that look at it. sections: a name
-    (`module:SECTIONS`) of what it adds to the views. folder: where its `tables/` and `findings/` lie. live: a name
-    (`module:OBJECT`) of what finds and samples a running server (engines/live.py); empty for an engine of files.
+    (`module:SECTIONS`) of what it adds to the views. directory: where its `tables/` and `findings/` lie. live: a name
+    (`module:OBJECT`) of what finds and samples a running server (engines/live.py); empty for an engine of files. product: its name
+    for people, where that is another.
     """
 
     name: str
-    folder: Path
+    directory: Path
     subjects: tuple[Subject, ...]
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sections: str = ""
     live: str = ""
+    product: str = ""
 
     def load_live(self) -> Any:
         """A `Live` (engines/live.py)."""
@@ -89,9 +91,13 @@ def subjects() -> dict[str, Subject]:
     return {subject.name: subject for engine in all_engines() for subject in engine.subjects}
 
 
-def folders(name: str) -> list[Path]:
-    """The folders of this name of the engines that have one: tables, findings."""
-    return [folder for engine in all_engines() if (folder := engine.folder / name).is_dir()]
+def directories(name: str) -> list[Path]:
+    """The directories of this name of the engines that have one: tables, findings."""
+    return [directory for _, directory in directories_by_engine(name)]
+
+
+def directories_by_engine(name: str) -> list[tuple[Engine, Path]]:
+    return [(engine, directory) for engine in all_engines() if (directory := engine.directory / name).is_dir()]
 
 
 def _of_other_packages() -> list[Engine]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from leadline.capture.store import Row
 from leadline.engines import all_engines
 from leadline.engines.check import Check
 from leadline.errors import LeadlineError
-from leadline.host.facts import StoredPath
+from leadline.host.storage import StoredPath
 from leadline.probes.probe import Probe, Thread
 
 
@@ -87,6 +87,13 @@ CANCEL = Deed("cancel", "Cancel the statement of", "asked to cancel its statemen
 TERMINATE = Deed("terminate", "Terminate the session of", "asked to end")
 
 
+class Sampler(Thread, Protocol):
+    """Samples sessions for a screen."""
+
+    def write_soon(self) -> None:
+        """Has the segments finished, within half a second or after the next pass: somebody is about to read them. Does not wait."""
+
+
 class Watch:
     """A server that `top` watches. An engine overrides what it can do more than to sample.
 
@@ -96,7 +103,7 @@ class Watch:
 
     product = ""
 
-    def __init__(self, probe: Thread, tier: str, rate_hz: float, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, probe: Sampler, tier: str, rate_hz: float, notes: tuple[str, ...] = ()) -> None:
         self.probe, self.tier, self.rate_hz, self.notes = probe, tier, rate_hz, notes
 
     def describe(self, manifest: manifest.Manifest) -> None:
@@ -145,8 +152,9 @@ class Live(Protocol):
     def checks(self, server: Any) -> Iterable[Check]:
         """What can be measured of it, in areas of `doctor.AREAS`; in area `capture` the ways to sample it, the best first."""
 
-    def beside(self, *, pooler: str | None) -> list[Probe]:
-        """Probes of what else the options name. Raises LeadlineError."""
+    def beside(self, server: Server | None, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
+        """Probes of what else the options name beside this server: a pooler, others that it replicates to or from. tier: as of
+        the options. Raises LeadlineError."""
 
 
 def all_live() -> list[Live]:
@@ -164,6 +172,11 @@ def find(dsn: str | None = None, pid: int | None = None, data_dir: str | Path | 
         if (found := live.find(dsn, pid, data_dir)) is not None:
             return found
     raise LeadlineError("not_found", "no server was found")
+
+
+def is_connection_string(text: str) -> bool:
+    """Whether it names a server by a connection string, and is no path."""
+    return ("://" in text or "=" in text) and not Path(text).exists()
 
 
 def find_text(text: str) -> Server:

@@ -20,9 +20,9 @@ FIRST_MAJOR = 13
 
 
 def of(path: str) -> Condition | None:
-    """The condition of the data directory that a file or folder is, or is in."""
+    """The condition of the data directory that a file or directory is, or is in."""
     if os.path.isdir(path) and not (os.path.exists(f"{path}/PG_VERSION") and os.path.isdir(f"{path}/global")):
-        path += "/any"  # of a folder in one, or in none
+        path += "/any"  # of a directory in one, or in none
     found = condition(path)
     return found if found is None or _is_known(found["root"]) else None
 

@@ -11,27 +11,27 @@ from leadline._core.datadir import block_sizes
 from leadline.errors import LeadlineError
 
 COMPARED = ("base", "global", "pg_tblspc", "pg_xact", "pg_multixact", "pg_commit_ts", "pg_twophase")
-"""Folders that two recoveries of one crash leave equal. Not the log, which each ends in its own way."""
+"""Directories that two recoveries of one crash leave equal. Not the log, which each ends in its own way."""
 SHOWN_PAGES = 8
 
 
 def copy_cluster(data_dir: Path, target: Path) -> None:
-    """Copies a data directory to a new folder, with owners and modes; and with it, beside it, what is behind links: tablespaces, pg_wal.
+    """Copies a data directory to a new directory, with owners and modes; and with it, beside it, what is behind links: tablespaces, pg_wal.
 
     As root the copies belong to the owner of the original. Raises LeadlineError.
     """
-    _copy_folder(data_dir, target)
+    _copy_directory(data_dir, target)
     links = [path for path in (*target.iterdir(), *(target / "pg_tblspc").iterdir()) if path.is_symlink() and path.is_dir()]
     for link in links:
         beside = target.with_name(f"{target.name}-space-{link.name}")
-        _copy_folder(link.resolve(), beside)
+        _copy_directory(link.resolve(), beside)
         about = link.lstat()
         link.unlink()
         link.symlink_to(beside)
         os.chown(link, about.st_uid, about.st_gid, follow_symlinks=False)
 
 
-def _copy_folder(source: Path, target: Path) -> None:
+def _copy_directory(source: Path, target: Path) -> None:
     try:
         about = source.stat()
         target.mkdir(mode=0o700)
@@ -47,9 +47,9 @@ def _copy_folder(source: Path, target: Path) -> None:
 def size_of(data_dir: Path) -> int:
     """Bytes that a copy takes."""
     total = 0
-    for folder, _, names in os.walk(data_dir, followlinks=True):
+    for directory, _, names in os.walk(data_dir, followlinks=True):
         for name in names:
-            about = (Path(folder) / name).lstat()
+            about = (Path(directory) / name).lstat()
             total += min(about.st_size, about.st_blocks * 512)  # files may have holes
     return total
 
@@ -58,10 +58,10 @@ def compared_files(data_dir: Path) -> dict[str, Path]:
     """Files that recovery is to leave as the server's does. Free space maps are another matter: the server, too, only guesses."""
     found = {}
     for top in COMPARED:
-        for folder, _, names in os.walk(data_dir / top, followlinks=True):
+        for directory, _, names in os.walk(data_dir / top, followlinks=True):
             for name in names:
-                path = Path(folder) / name
-                if name not in ("pg_control", "pg_internal.init") and "_fsm" not in name and "pgsql_tmp" not in folder:
+                path = Path(directory) / name
+                if name not in ("pg_control", "pg_internal.init") and "_fsm" not in name and "pgsql_tmp" not in directory:
                     found[str(path.relative_to(data_dir))] = path
     return found
 

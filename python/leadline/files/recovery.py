@@ -13,7 +13,7 @@ from leadline._core import replay
 from leadline._core.datadir import condition
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.files import usable
-from leadline.files.targets import Target
+from leadline.files.recovery_target import RecoveryTarget
 from leadline.files.wal import threads_here
 from leadline.progress import TerminalLine
 from leadline.replacing import make_room
@@ -50,20 +50,20 @@ def restore(
     path: str,
     archive: str | None,
     command: str | None,
-    target: Target,
+    target: RecoveryTarget,
     memory: int | None,
     threads: int | None,
     *,
     dry_run: bool,
     line: TerminalLine,
 ) -> Report:
-    """A base backup. archive: a folder; or else command, as the server's restore_command, whose files are kept until the end."""
+    """A base backup. archive: a directory; or else command, as the server's restore_command, whose files are kept until the end."""
     with _owner_of(path), _told(line) as tell, ExitStack() as stack:
         _check(path)
-        folder = archive or stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
+        directory = archive or stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
         return replay.restore(
             path,
-            archive=str(Path(folder).absolute()),
+            archive=str(Path(directory).absolute()),
             command=command,
             target=target.kind,
             value=target.value,
@@ -158,9 +158,9 @@ def _group_limits(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/
         else:
             continue
         inner = root / group.lstrip("/")
-        for folder in [inner, *(p for p in inner.parents if p.is_relative_to(root))]:
+        for directory in [inner, *(p for p in inner.parents if p.is_relative_to(root))]:
             try:
-                yield int((folder / name).read_text())
+                yield int((directory / name).read_text())
             except (OSError, ValueError):  # no such file, or "max"
                 continue
 
@@ -173,7 +173,7 @@ def _owner_of(path: str) -> Iterator[None]:
     try:
         about = Path(path).stat()
     except OSError as e:
-        raise LeadlineError("not_found", "no such file or folder", detail=e.strerror or "", where=path) from e
+        raise LeadlineError("not_found", "no such file or directory", detail=e.strerror or "", where=path) from e
     if about.st_uid == 0:
         yield
         return

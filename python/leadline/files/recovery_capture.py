@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline._core.capture import TableWriter
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.errors import LeadlineError

@@ -1,7 +1,7 @@
-"""Whether a server can use the files of its data directory: its folders are there, and what is in them is its owner's.
+"""Whether a server can use the files of its data directory: its directories are there, and what is in them is its owner's.
 
 Copies go wrong in two ways that a recovery may not meet but the server does when it starts, or later: a tool leaves out empty
-folders, or somebody copies one file as root.
+directories, or somebody copies one file as root.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from leadline.errors import LeadlineError
 from leadline.figures import count
 
-# Without these no server starts. Folders that it makes itself, or does without until it stops, are left out.
+# Without these no server starts. Directories that it makes itself, or does without until it stops, are left out.
 NEEDED = (
     "base", "global", "pg_commit_ts", "pg_logical", "pg_logical/mappings", "pg_logical/snapshots", "pg_multixact",
     "pg_multixact/members", "pg_multixact/offsets", "pg_notify", "pg_replslot", "pg_subtrans", "pg_tblspc", "pg_twophase",
     "pg_wal", "pg_xact",
 )  # fmt: skip
-FOLDERS = (*(name for name in NEEDED if "/" not in name), "pg_dynshmem", "pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp")
+DIRECTORIES = (*(name for name in NEEDED if "/" not in name), "pg_dynshmem", "pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp")
 READ = ("PG_VERSION", "postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf", "backup_label", "tablespace_map")
 WRITTEN = ("postmaster.opts",)
-NOT_THE_SERVERS = "lost+found"  # of the file system, where a folder is one of its own
+NOT_THE_SERVERS = "lost+found"  # of the file system, where a directory is one of its own
 
 
 def check(data_dir: str) -> None:
@@ -37,15 +37,15 @@ def check(data_dir: str) -> None:
     except OSError:
         return  # whoever reads it says what is wrong
     if about.st_uid != os.geteuid() or not (root / "PG_VERSION").exists():
-        return  # of what is no data directory, such as a folder of tar archives, the reader says more
+        return  # of what is no data directory, such as a directory of tar archives, the reader says more
     if missing := [name for name in NEEDED if _is_missing(root / name)]:
-        folders = " ".join(shlex.quote(str(root / name)) for name in missing)
+        directories = " ".join(shlex.quote(str(root / name)) for name in missing)
         raise LeadlineError(
             "not_found",
-            f"{count(len(missing), 'folder')} that every data directory has {'is' if len(missing) == 1 else 'are'} missing",
+            f"{count(len(missing), 'directory', 'directories')} of the data directory {'is' if len(missing) == 1 else 'are'} missing",
             detail=f"{', '.join(missing)}: the server does not start without",
-            hint="copy again, or, where they were empty (some copies leave out empty folders), make them as the owner of the files: "
-            f"mkdir -m 700 {folders}",
+            hint="copy again, or, where they were empty (some copies leave out empty directories), make them as the owner of the files: "
+            f"mkdir -m 700 {directories}",
             where=data_dir,
         )
     refused = list(_refused(root))
@@ -58,27 +58,27 @@ def _is_missing(path: Path) -> bool:
         path.lstat()
     except FileNotFoundError:
         return True
-    except OSError:  # of a folder above it that may not be entered
+    except OSError:  # of a directory above it that may not be entered
         pass
     return False
 
 
 def _refused(root: Path) -> Iterator[str]:
-    """Files and folders that this process may not use."""
+    """Files and directories that this process may not use."""
     for name in READ:
         if not _may(path := str(root / name), os.R_OK):
             yield path
     for name in WRITTEN:
         if not _may(path := str(root / name), os.R_OK | os.W_OK):
             yield path
-    below = [str(root / name) for name in FOLDERS]
+    below = [str(root / name) for name in DIRECTORIES]
     while below:
-        folder = below.pop()
-        if not _may(folder, os.R_OK | os.W_OK | os.X_OK):
-            yield folder
+        directory = below.pop()
+        if not _may(directory, os.R_OK | os.W_OK | os.X_OK):
+            yield directory
             continue
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(directory) as entries:
                 for entry in entries:
                     if entry.name == NOT_THE_SERVERS:
                         continue
@@ -86,7 +86,7 @@ def _refused(root: Path) -> Iterator[str]:
                         below.append(entry.path)
                     elif not _may(entry.path, os.R_OK | os.W_OK):
                         yield entry.path
-        except OSError:  # it is gone, or no folder: whoever reads it says so
+        except OSError:  # it is gone, or no directory: whoever reads it says so
             continue
 
 

@@ -67,14 +67,14 @@ def verify(
         raise LeadlineError(
             "unsupported",
             "this recovery cannot be tried on a copy",
-            detail="the WAL creates a tablespace: recovery of a copy would write into the folder of the original",
+            detail="the WAL creates a tablespace: recovery of a copy would write into the directory of the original",
             hint="recover without --verify, or start the server",
             where=data_dir,
         )
     binaries = find_binaries(pg_bin, plan["major"])
     root = Path(data_dir).resolve()
-    with _folder(root, scratch) as folder:
-        stock, ours = folder / "server", folder / "leadline"
+    with _directory(root, scratch) as directory:
+        stock, ours = directory / "server", directory / "leadline"
         for copy in (stock, ours):
             copy_cluster(root, copy)
             (copy / "postmaster.pid").unlink(missing_ok=True)
@@ -92,8 +92,8 @@ def verify(
 
 
 @contextmanager
-def _folder(root: Path, scratch: Path | None) -> Iterator[Path]:
-    """A folder for both copies that the owner of the data directory may enter; removed in the end."""
+def _directory(root: Path, scratch: Path | None) -> Iterator[Path]:
+    """A directory for both copies that the owner of the data directory may enter; removed in the end."""
     above = scratch or root.parent
     try:
         need, free = 2 * size_of(root), shutil.disk_usage(above).free
@@ -102,18 +102,18 @@ def _folder(root: Path, scratch: Path | None) -> Iterator[Path]:
                 "storage",
                 "there is no room for two copies of the data directory",
                 detail=f"they need {sized(need)}, {sized(free)} are free",
-                hint="give a folder on another disk: --scratch DIR",
+                hint="give a directory on another disk: --scratch DIR",
                 where=str(above),
             )
-        folder = Path(tempfile.mkdtemp(prefix="leadline-verify-", dir=above))
+        directory = Path(tempfile.mkdtemp(prefix="leadline-verify-", dir=above))
         about = root.stat()
-        shutil.chown(folder, about.st_uid, about.st_gid)
+        shutil.chown(directory, about.st_uid, about.st_gid)
     except OSError as e:
-        raise LeadlineError("storage", "cannot make a folder for the copies", detail=e.strerror or "", where=str(above)) from e
+        raise LeadlineError("storage", "cannot make a directory for the copies", detail=e.strerror or "", where=str(above)) from e
     try:
-        yield folder
+        yield directory
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _configure_anew(copy: Path) -> None:

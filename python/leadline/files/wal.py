@@ -165,10 +165,10 @@ def ending_text(ending: Ending) -> str | None:
 
 
 def export(wish: Wish, out: str, *, overwrite: bool, threads: int) -> dict[str, Any]:
-    """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
+    """Writes the records as a capture; gives its manifest and as `capture` its directory. What a failure leaves is marked `failed`."""
     from pathlib import Path
 
-    from leadline.capture.folder import new_capture
+    from leadline.capture.directory import new_capture
     from leadline.capture.making import Making
     from leadline.capture.manifest import ProbeState, Target
 

@@ -1,4 +1,4 @@
-"""The rules: the .sql and .md files of the folders beside this file and of the engines, parsed.
+"""The rules: the .sql and .md files of the directories beside this file and of the engines, parsed.
 
 One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- key: value` lines:
 
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leadline.engines import folders
+from leadline.engines import directories
 from leadline.findings.domain import domains
 from leadline.tables import all_tables
 from leadline.tables.thresholds import Threshold, number, parse_threshold
@@ -91,13 +91,13 @@ def all_findings() -> tuple[Definition, ...]:
     return tuple(
         parse_finding(query.name, query.read_text(encoding="utf-8"), notes.read_text(encoding="utf-8"))
         for query in sorted(_queries(), key=lambda path: path.name)
-        if (notes := query.with_suffix(".md")).exists()  # tests/golden/test_findings_engine.py checks that none is missing
+        if (notes := query.with_suffix(".md")).exists()  # tests/unit/test_findings_engine.py checks that none is missing
     )
 
 
 def _queries() -> list[Path]:
     """The .sql files: of what stands beside the engines here, and of each engine."""
-    return [*Path(__file__).parent.glob("*/*.sql"), *(query for folder in folders("findings") for query in folder.glob("*.sql"))]
+    return [*Path(__file__).parent.glob("*/*.sql"), *(query for directory in directories("findings") for query in directory.glob("*.sql"))]
 
 
 def parse_finding(file: str, sql: str, notes: str) -> Definition:

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from leadline.host import proc
-
-SYS = Path("/sys")
-Fact = tuple[str, str, str]
-StoredPath = tuple[str, str]  # what is kept there, and the path as the process names it
+from leadline.host.cpu_faults import mitigations
+from leadline.host.storage import CHOICE, Fact, StoredPath, block_devices, mounts, parse_mountinfo, storage_facts, whole_device
 
 FACTS: tuple[tuple[str, str], ...] = (  # name, file whose whole text is the value
     ("kernel.release", "/proc/sys/kernel/osrelease"),
@@ -54,7 +52,6 @@ FACTS: tuple[tuple[str, str], ...] = (  # name, file whose whole text is the val
     ("hypervisor.type", "/sys/hypervisor/type"),
     ("dmi.product_name", "/sys/class/dmi/id/product_name"),
 )
-_CHOICE = re.compile(r"\[([^]]+)\]")  # 'always [madvise] never': the one in brackets is in force
 _MEMINFO = {  # name in /proc/meminfo -> (fact, multiplier)
     "MemTotal": ("memory.total_bytes", 1024),
     "MemAvailable": ("memory.available_bytes", 1024),
@@ -100,7 +97,7 @@ def read_host(pid: int | None, stored: Iterable[StoredPath] = ()) -> HostFacts:
     found.facts += list(io_limits(pid))
     found.facts += list(_process_facts(pid))
     stored = list(stored)
-    found.facts += list(storage_devices(pid, stored))
+    found.facts += list(storage_facts(pid, stored))
     found.mounts = mounts(pid, stored)
     if not found.mounts:
         found.notes.append("mounts were not read: no permission for /proc/PID/mountinfo of the postmaster")
@@ -138,13 +135,13 @@ def _files() -> Iterator[Fact]:
     for name, path in FACTS:
         text = proc.read_text(path)
         if text is not None and text.strip():
-            choice = _CHOICE.search(text) if name.startswith("thp.") else None
+            choice = CHOICE.search(text) if name.startswith("thp.") else None
             yield name, choice.group(1) if choice else " ".join(text.split()), path
 
 
 def numa_nodes() -> list[Path]:
-    """The folders of the NUMA nodes; none where the kernel was built without."""
-    return sorted((SYS / "devices/system/node").glob("node[0-9]*"))
+    """The directories of the NUMA nodes; none where the kernel was built without."""
+    return sorted((proc.SYS / "devices/system/node").glob("node[0-9]*"))
 
 
 def _computed() -> Iterator[Fact]:
@@ -152,9 +149,9 @@ def _computed() -> Iterator[Fact]:
     yield "kernel.machine", platform.machine(), "uname"
     yield "cpu.count", str(os.cpu_count() or 1), "sysconf"
     cpuinfo = proc.read_text("/proc/cpuinfo") or ""
-    model = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", cpuinfo, re.M)
-    if model:
-        yield "cpu.model", model.group(1).strip(), "/proc/cpuinfo"
+    for name, pattern in (("model", r"model name|Model"), ("microcode", "microcode")):
+        if found := re.search(rf"^(?:{pattern})\s*:\s*(.+)$", cpuinfo, re.M):
+            yield f"cpu.{name}", found.group(1).strip(), "/proc/cpuinfo"
     if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M):
         yield "cpu.virtualised", "1", "/proc/cpuinfo"
     if nodes := numa_nodes():
@@ -166,8 +163,21 @@ def _computed() -> Iterator[Fact]:
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', proc.read_text("/etc/os-release") or "", re.M))
     if "PRETTY_NAME" in release:
         yield "os.name", release["PRETTY_NAME"], "/etc/os-release"
+    yield from mitigations()
+    yield from _moment()
     swaps = (proc.read_text("/proc/swaps") or "").splitlines()[1:]
     yield "swap.devices", str(len(swaps)), "/proc/swaps"
+
+
+def _moment() -> Iterator[Fact]:
+    """What is so now, and will not be for long."""
+    if load := (proc.read_text("/proc/loadavg") or "").split():
+        yield "load.average_1m", load[0], "/proc/loadavg"
+    if up := (proc.read_text("/proc/uptime") or "").split():
+        yield "host.uptime_s", up[0], "/proc/uptime"
+    for zone in sorted((proc.SYS / "class/thermal").glob("thermal_zone*")):
+        if (text := proc.read_text(zone / "temp")) is not None:
+            yield f"temperature.{zone.name}", text.strip(), str(zone / "temp")
 
 
 def _meminfo() -> Iterator[Fact]:
@@ -191,12 +201,13 @@ def cgroup_facts(pid: int) -> Iterator[Fact]:
                 ("cgroup.memory_high", "memory.high", "max"),
                 ("cgroup.memory_swap_max", "memory.swap.max", "max"),
             )
-            yield from _nearest(SYS / "fs/cgroup", path, wanted)
+            yield from _nearest(proc.SYS / "fs/cgroup", path, wanted)
         elif "memory" in controllers.split(","):
-            yield from _nearest(SYS / "fs/cgroup/memory", path, (("cgroup.memory_max", "memory.limit_in_bytes", "9223372036854771712"),))
+            limit = ("cgroup.memory_max", "memory.limit_in_bytes", "9223372036854771712")
+            yield from _nearest(proc.SYS / "fs/cgroup/memory", path, (limit,))
         elif "cpu" in controllers.split(","):
-            base = SYS / "fs/cgroup" / controllers
-            base = base if base.is_dir() else SYS / "fs/cgroup/cpu"
+            base = proc.SYS / "fs/cgroup" / controllers
+            base = base if base.is_dir() else proc.SYS / "fs/cgroup/cpu"
             for _, quota, source in _nearest(base, path, (("", "cpu.cfs_quota_us", "-1"),)):
                 period = (proc.read_text(Path(source).with_name("cpu.cfs_period_us")) or "").strip()
                 if period:  # written as version 2 writes it
@@ -214,29 +225,20 @@ def io_limits(pid: int) -> Iterator[Fact]:
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "blkio"):
             continue
-        base = SYS / "fs/cgroup" / controllers
+        base = proc.SYS / "fs/cgroup" / controllers
         at = base / path.lstrip("/")
-        for folder in [at, *at.parents][: len(at.relative_to(base).parts) + 1]:
-            limits = [(name, folder / f"blkio.throttle.{file}_device") for name, file in _IO_LIMITS.items()]
-            for name, file in limits if controllers else [("", folder / "io.max")]:
+        for directory in [at, *at.parents][: len(at.relative_to(base).parts) + 1]:
+            limits = [(name, directory / f"blkio.throttle.{file}_device") for name, file in _IO_LIMITS.items()]
+            for name, file in limits if controllers else [("", directory / "io.max")]:
                 for number, *values in (row.split() for row in (proc.read_text(file) or "").splitlines()):
                     sources.append(str(file))
                     for limit, _, value in ((f"{name}={text}" if name else text).partition("=") for text in values):
                         if value.isdigit():  # all of them hold, so the lowest does
-                            key = (_block_device(number) or number, limit)
+                            key = (whole_device(number) or number, limit)
                             found[key] = min(found.get(key, int(value)), int(value))
     for device in dict.fromkeys(device for device, _ in found):
         limits_of = " ".join(f"{name}={found[device, name]}" for name in _IO_LIMITS if (device, name) in found)
         yield f"cgroup.io_max.{device}", limits_of, sources[0]
-
-
-def _block_device(number: str) -> str | None:
-    """The kernel's name of a device that is not a part of another, by MAJOR:MINOR; of a partition, its whole device."""
-    at = SYS / "dev/block" / number
-    if not at.exists():
-        return None
-    device = at.resolve()
-    return device.parent.name if (device / "partition").exists() else device.name
 
 
 def _nearest(base: Path, path: str, wanted: tuple[tuple[str, str, str], ...]) -> Iterator[Fact]:
@@ -267,77 +269,3 @@ def _process_facts(pid: int) -> Iterator[Fact]:
         for line in (proc.read_text(base / "limits") or "").splitlines():
             if line.startswith(name):
                 yield f"postmaster.limit.{label}", line[len(name) :].split()[0], f"/proc/{pid}/limits"
-
-
-@dataclass(frozen=True)
-class _Mount:
-    number: str  # major:minor
-    point: str
-    fstype: str
-    device: str
-    options: str
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), text)
-
-
-def parse_mountinfo(text: str) -> list[_Mount]:
-    """/proc/PID/mountinfo: the optional fields end with a lone '-'."""
-    found = []
-    for line in text.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, after = left.split(), right.split()
-        if not separator or len(fields) < 6 or len(after) < 2:
-            continue
-        options = dict.fromkeys((fields[5] + ("," + after[2] if len(after) > 2 else "")).split(","))
-        found.append(_Mount(fields[2], _unescape(fields[4]), after[0], _unescape(after[1]), ",".join(options)))
-    return found
-
-
-def mounts(pid: int, stored: Iterable[StoredPath]) -> list[tuple[str, str, str, str, str]]:
-    """Rows of table mount: the mounts that hold each of these paths, as the process sees them."""
-    return [(mount.point, mount.device, mount.fstype, mount.options, ",".join(what)) for mount, what in _holding(pid, stored)]
-
-
-def storage_devices(pid: int, stored: Iterable[StoredPath]) -> Iterator[Fact]:
-    """Which block device the data directory and the WAL are on; none for file systems of memory, of networks or of several devices."""
-    for mount, holds in _holding(pid, stored):
-        if device := _block_device(mount.number):
-            yield from ((f"storage.{what}", device, f"/proc/{pid}/mountinfo") for what in holds if what in ("data", "wal"))
-
-
-def _holding(pid: int, stored: Iterable[StoredPath]) -> list[tuple[_Mount, list[str]]]:
-    """The mounts that hold each of these paths, as the process sees them, and what they hold."""
-    known = parse_mountinfo(proc.read_text(proc.PROC / str(pid) / "mountinfo") or "")
-    holds: dict[str, list[str]] = {}
-    by_point = {mount.point: mount for mount in known}  # the last one mounted at a point is the one in sight
-    for what, path in stored:
-        points = [p for p in by_point if p == "/" or path == p or path.startswith(p + "/")]
-        if points:
-            holds.setdefault(max(points, key=len), []).append(what)
-    return [(by_point[point], what) for point, what in holds.items()]
-
-
-def block_devices() -> list[tuple[str, str, bool, str, str, int, int]]:
-    """Rows of table block_device; RAM disks and empty loop devices are left out."""
-    found = []
-    for device in sorted((SYS / "block").glob("*")):
-        size = int((proc.read_text(device / "size") or "0").strip() or 0) * 512
-        if device.name.startswith("ram") or size == 0:
-            continue
-        queue = device / "queue"
-        scheduler = (proc.read_text(queue / "scheduler") or "").strip()
-        choice = _CHOICE.search(scheduler)
-        found.append(
-            (
-                device.name,
-                " ".join((proc.read_text(device / "device/model") or "").split()),
-                (proc.read_text(queue / "rotational") or "0").strip() == "1",
-                choice.group(1) if choice else scheduler,
-                (proc.read_text(queue / "write_cache") or "").strip(),
-                size,
-                int((proc.read_text(queue / "nr_requests") or "0").strip() or 0),
-            )
-        )
-    return found

@@ -6,17 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from leadline.host.files import read_text as read_text
+
 PROC = Path("/proc")
+SYS = Path("/sys")
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def read_text(path: Path | str) -> str | None:
-    """The text of a small file; None when it is absent or may not be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return f.read()
-    except OSError:
-        return None
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def status_fields(pid: int) -> dict[str, str]:
@@ -37,6 +32,17 @@ def pid_in_namespace(pid: int) -> int:
     """The pid the process has in its own pid namespace: what a server in a container calls itself."""
     inner = status_fields(pid).get("NSpid", "").split()
     return int(inner[-1]) if inner else pid
+
+
+def is_namespaced(pid: int) -> bool:
+    """Whether the process has another pid in its own pid namespace than here."""
+    return len(status_fields(pid).get("NSpid", "").split()) > 1
+
+
+def private_bytes(pid: int) -> int | None:
+    """Resident memory of the process that is neither shared nor of a file. From statm: the kernel fills in its other files for longer."""
+    pages = (read_text(f"/proc/{pid}/statm") or "").split()
+    return (int(pages[1]) - int(pages[2])) * _PAGE_BYTES if len(pages) > 2 else None
 
 
 def start_ticks(pid: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The statistics of an experiment: order of legs, pairs of them, and what may be said of their ratio (signed_rank.py).
+"""The statistics of an experiment: order of trials, pairs of them, and what may be said of their ratio (signed_rank.py).
 
 Pure functions of numbers; every random choice comes from the generator that is passed in.
 """
@@ -23,12 +23,12 @@ class Ratio:
     pairs: int
 
 
-def leg_order(pairs: int, rng: random.Random) -> list[bool]:
-    """True for a leg with the variant, False for a bare one; legs 2i and 2i+1 are pair i.
+def trial_order(pairs: int, rng: random.Random) -> list[bool]:
+    """True for a trial with the variant, False for a bare one; trials 2i and 2i+1 are pair i.
 
-    A coin for each pair says which of its legs comes first. If the variant changes nothing, each ratio of a pair is then as likely the
-    one way round as the other, whatever disturbs the machine: a drift, bursts, or something that comes every few legs. The interval
-    needs nothing else. (Blocks such as off-on-on-off make two pairs depend on each other; a disturbance with a period of 3 to 5 legs
+    A coin for each pair says which of its trials comes first. If the variant changes nothing, each ratio of a pair is then as likely the
+    one way round as the other, whatever disturbs the machine: a drift, bursts, or something that comes every few trials. The interval
+    needs nothing else. (Blocks such as off-on-on-off make two pairs depend on each other; a disturbance with a period of 3 to 5 trials
     then shows a difference that is not there in 10 to 15 % of experiments.)
     """
     order: list[bool] = []
@@ -50,14 +50,14 @@ def block_order(pairs: int, rng: random.Random) -> list[bool]:
     return order
 
 
-def pair_up(legs: Sequence[tuple[bool, float]]) -> list[tuple[float, float]]:
-    """(bare, with) of each pair, from legs in the order they were run. Raises ValueError when they are not whole pairs."""
-    if len(legs) % 2:
-        raise ValueError(f"{len(legs)} legs are not whole pairs")
+def pair_up(trials: Sequence[tuple[bool, float]]) -> list[tuple[float, float]]:
+    """(bare, with) of each pair, from trials in the order they were run. Raises ValueError when they are not whole pairs."""
+    if len(trials) % 2:
+        raise ValueError(f"{len(trials)} trials are not whole pairs")
     pairs = []
-    for (first_on, first), (second_on, second) in zip(legs[::2], legs[1::2]):
+    for (first_on, first), (second_on, second) in zip(trials[::2], trials[1::2]):
         if first_on == second_on:
-            raise ValueError("a pair needs one bare leg and one with the variant")
+            raise ValueError("a pair needs one bare trial and one with the variant")
         pairs.append((second, first) if first_on else (first, second))
     return pairs
 

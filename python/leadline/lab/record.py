@@ -1,4 +1,4 @@
-"""Where the record of an experiment is kept: a folder of its own for each run."""
+"""Where the record of an experiment is kept: a directory of its own for each run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import datetime
 from pathlib import Path
 
 
-def new_folder(runs: Path) -> Path:
+def new_directory(runs: Path) -> Path:
     """runs/DATE-N with the next free N, made. The date is that of UTC."""
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     number = 1
     while True:
-        folder = runs / f"{date}-{number}"
+        directory = runs / f"{date}-{number}"
         try:
-            folder.mkdir(parents=True)
-            return folder
+            directory.mkdir(parents=True)
+            return directory
         except FileExistsError:
             number += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from leadline._core.net import postgres_login
 from leadline.errors import LeadlineError
-from leadline.lab.paired import ENOUGH_PAIRS, leg_order, pair_up
+from leadline.lab.paired import ENOUGH_PAIRS, pair_up, trial_order
 from leadline.lab.signed_rank import median_interval, signed_rank_ratio
 from leadline.net.login import Server
 from leadline.output import to_table
@@ -45,14 +45,14 @@ def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[in
 
     method, rng = once(False)["method"], random.Random(seed)
     once(True)
-    legs = []
-    for tls in leg_order(pairs, rng):
+    trials = []
+    for tls in trial_order(pairs, rng):
         told = once(tls)
-        legs.append((tls, sum(told[part] or 0 for part in PARTS) / 1e6))
-        progress(len(legs))
-    ratio = signed_rank_ratio(pair_up(legs))
+        trials.append((tls, sum(told[part] or 0 for part in PARTS) / 1e6))
+        progress(len(trials))
+    ratio = signed_rank_ratio(pair_up(trials))
     interval = {"low": ratio.low, "high": ratio.high} if pairs >= ENOUGH_PAIRS else {"low": None, "high": None}
-    times = {name: _times([ms for tls, ms in legs if tls == wanted]) for name, wanted in (("plain", False), ("tls", True))}
+    times = {name: _times([ms for tls, ms in trials if tls == wanted]) for name, wanted in (("plain", False), ("tls", True))}
     return {"method": method, **times, "ratio": vars(ratio) | interval, "seed": seed}
 
 

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 HANDSHAKES, HANDSHAKE_S = 20, 5.0
 
 
-def is_server(source: str) -> bool:
-    """Whether it is the connection string of a server and not a path."""
-    return ("://" in source or "=" in source) and not Path(source).exists()
-
-
 @dataclass(frozen=True)
 class Watched:
     """Packets of a server. address: of the server, where other servers may be in the packets too; else empty."""
@@ -69,14 +64,14 @@ def _ends(host: str, port: int) -> tuple[str, str]:
 
 
 def capture_of(path: str, ports: Sequence[int], into: Path, only: Filter | None = None) -> Path:
-    """The folder of a capture as it is, or a file of packets read into a new capture below `into`. Raises LeadlineError."""
+    """The directory of a capture as it is, or a file of packets read into a new capture below `into`. Raises LeadlineError."""
     if Path(path).is_dir():
         if only is not None:
             detail, hint = "its connections were counted when it was made", "filter what it is made of: take or net packets, with --filter"
             raise LeadlineError("usage", "a capture has no packets to filter", detail=detail, hint=hint, where=path)
         return Path(path)
     if not Path(path).exists():
-        raise LeadlineError("not_found", "no such file or folder", hint="name a capture or a file of packets (pcap, pcapng)", where=path)
+        raise LeadlineError("not_found", "no such file or directory", hint="name a capture or a file of packets (pcap, pcapng)", where=path)
     from leadline.net.packets import read_into
 
     directory, _ = read_into(path, ports, only=only, out=into / "packets.leadline")

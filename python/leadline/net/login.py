@@ -14,9 +14,10 @@ from typing import Any
 from leadline._core.net import Login, dbping
 from leadline.engines.postgres.catalog.connection import parse_dsn
 from leadline.errors import LeadlineError
+from leadline.net.service import parameters
 
-SOCKET_FOLDERS = ("/var/run/postgresql", "/tmp")
-NOT_SPOKEN = ("service", "sslcert", "sslkey", "require_auth")  # parameters that would change what a login means
+SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")
+NOT_SPOKEN = ("sslcert", "sslkey", "require_auth")  # parameters that would change what a login means
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,13 @@ class Server:
 
 def server_of(dsn: str) -> Server:
     """The PostgreSQL server of a connection string. Raises LeadlineError('usage')."""
-    given = {**_defaults(), **parse_dsn(dsn)}
+    asked, environment = parse_dsn(dsn), _defaults()
+    service = asked.get("service") or environment.get("service")
+    of_service = parameters(str(service), asked.get("servicefile")) if service else {}
+    given = {**environment, **of_service, **asked}
     for name in NOT_SPOKEN:
         if given.get(name):
-            hint = "remove it, and name host and port instead" if name == "service" else "remove it"
-            raise LeadlineError("usage", f"leadline net does not know the connection parameter {name}", hint=hint)
+            raise LeadlineError("usage", f"our own client does not know the connection parameter {name}", hint="remove it")
     if "," in str(given.get("host", "")) or "," in str(given.get("port", "")):
         raise LeadlineError("usage", "the connection string has several hosts", hint="name one host: it is the one to measure")
     port = int(given.get("port") or 5432)
@@ -94,7 +97,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _default_host(port: int) -> str:
-    return next((folder for folder in SOCKET_FOLDERS if Path(f"{folder}/.s.PGSQL.{port}").exists()), "localhost")
+    return next((directory for directory in SOCKET_DIRECTORIES if Path(f"{directory}/.s.PGSQL.{port}").exists()), "localhost")
 
 
 def _root(given: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline import _core
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import Clock, ProbeState, Target
 from leadline.errors import LeadlineError
@@ -61,13 +61,13 @@ def _opened(paths: str | Sequence[str]) -> Iterator[tuple[list[tuple[str, int]],
             try:
                 fd = 0 if name == STDIN else os.open(name, os.O_RDONLY | os.O_CLOEXEC)  # of a pipe: waits for who writes
             except FileNotFoundError:
-                raise LeadlineError("not_found", "no such file or folder", where=name) from None
+                raise LeadlineError("not_found", "no such file or directory", where=name) from None
             if name != STDIN:
                 stack.callback(os.close, fd)
             kind = os.fstat(fd).st_mode
             if stat.S_ISDIR(kind):
                 hint = f"leadline show {name}" if Path(name, "manifest.json").exists() else ""
-                raise LeadlineError("invalid", "this is not a file of packets", detail="it is a folder", hint=hint, where=name)
+                raise LeadlineError("invalid", "this is not a file of packets", detail="it is a directory", hint=hint, where=name)
             sources.append(("stdin" if name == STDIN else name, fd))
         is_pipe = any(not stat.S_ISREG(os.fstat(fd).st_mode) for _, fd in sources)
         yield sources, stack.enter_context(stop_on_signal()) if is_pipe else None
@@ -77,7 +77,7 @@ def read_into(
     paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), only: Filter | None = None, interval_s: float = 1.0,
     out: Path | None, overwrite: bool = False,
 ) -> tuple[Path, FileSummary]:  # fmt: skip
-    """Files of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
+    """Files of packets as a capture: its directory, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
     names = [paths] if isinstance(paths, str) else list(paths)
     with _opened(names) as (sources, stop), new_capture(out, overwrite=overwrite) as directory:
         places = [name if name == STDIN else str(Path(name).resolve()) for name in names]
@@ -140,8 +140,8 @@ def who_logged_in(
     from leadline.tables import all_tables
 
     said = [c.name for c in all_tables()["wire_connection"].columns if c.type in ("string", "bool")] + ["server_port", "let_in"]
-    with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
-        directory, _ = read_into(paths, ports, hosts=hosts, only=only, out=Path(folder) / "packets.leadline")
+    with tempfile.TemporaryDirectory(prefix="leadline-") as scratch:
+        directory, _ = read_into(paths, ports, hosts=hosts, only=only, out=Path(scratch) / "packets.leadline")
         with closing(open_capture(directory)) as capture:
             for row in capture.rows(f"select {', '.join(said)}, count(*) as like_it from wire_connection group by all order by all"):
                 for _ in range(row["like_it"]):

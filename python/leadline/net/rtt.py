@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline._core.net import rtt
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.store import Store

@@ -10,7 +10,8 @@ from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
-from leadline.host.facts import StoredPath, read_host, read_this_host
+from leadline.host.facts import read_host, read_this_host
+from leadline.host.storage import StoredPath
 from leadline.probes.probe import ThreadProbe
 
 MIN_RATE_HZ, MAX_RATE_HZ = 0.1, 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ MIN_RATE_HZ, MAX_RATE_HZ, MAX_SQL_RATE_HZ = 1.0, 10_000.0, 10.0
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """for_s: seconds. rate_hz: passes a second, 1 to 10,000 (over SQL at most 10), 100 unless given; with `host`, which needs no
-    server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
+    server, readings of the host, 0.1 to 10, 1 unless given. out: the capture directory, or an existing directory to put it in; None for
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
     for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
     kernel_retransmits: with the TCP segments that the host retransmits. only: the packets that are wanted. keep_going: when one probe
     fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
     back. pooler: connection string of the console of a PgBouncer before the server, which is asked with the others.
+    others: connection strings of servers that replicate to or from the target, which are watched with it.
     """
 
     for_s: float
@@ -49,6 +50,7 @@ class Options:
     keep_going: bool = False
     stop_with_server: bool = False
     pooler: str | None = None
+    others: Sequence[str] = ()
 
     @property
     def rate(self) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline import _core
-from leadline.capture.manifest import Manifest, ProbeState
+from leadline.capture.manifest import CLIENT, Manifest, ProbeState
 from leadline.capture.store import Row, Store, Writer, core_writer
 from leadline.errors import LeadlineError
 from leadline.probes.pace import passes
@@ -52,7 +52,7 @@ class Polled:
     application: str = ""
     client: str = ""
     statement: str = ""
-    kind: str = "client backend"
+    kind: str = CLIENT
     since: int = 0
     query_start: int = 0
 
@@ -92,7 +92,7 @@ class PolledSessions:
         self._described: dict[int, Row] = {}
         self._waits: dict[tuple[str, str], int] = {}
         self._statements: set[int] = set()
-        self._stop = threading.Event()
+        self._stop, self._wanted = threading.Event(), threading.Event()
         self._error: ErrorObject | None = None
         self._thread = threading.Thread(target=self._run, name="leadline-polled", daemon=True)
         self._ticks = self._missed = self._rows = self._live = self._ts_from = self._ts_now = self._cpu_ns = 0
@@ -107,6 +107,9 @@ class PolledSessions:
         self._writers = self._open_writers()
         self._ts_from = self._ts_now = time.monotonic_ns()
         self._thread.start()
+
+    def write_soon(self) -> None:
+        self._wanted.set()
 
     def status(self) -> SamplerStatus:
         return {
@@ -163,7 +166,8 @@ class PolledSessions:
         flushed = time.monotonic_ns()
         for due, missed in passes(flushed, self.period_ns, self._stop):
             self._pass(due, missed)
-            if time.monotonic_ns() - flushed >= self._flush_ns:
+            if self._wanted.is_set() or time.monotonic_ns() - flushed >= self._flush_ns:
+                self._wanted.clear()
                 flushed = time.monotonic_ns()
                 for name in sorted(self._writers, key=lambda name: name == "session_run"):  # names before the rows that use them
                     self._writers[name].flush()

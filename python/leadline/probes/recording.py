@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
-from leadline.capture.store import Store
+from leadline.capture.store import Store, add_written
 from leadline.errors import LeadlineError
 from leadline.probes.probe import Probe
 from leadline.progress import Progress
 
 if TYPE_CHECKING:
-    from leadline._core.capture import ProbeFinal, ProbeStatus, Written
+    from leadline._core.capture import ProbeFinal, ProbeStatus
 
 MANIFEST_EVERY_S = 5.0
 POLL_S = 1.0
@@ -157,9 +157,7 @@ class Recording:
         self._count(finals, elapsed, cpu)
         for name, final in finals.items():
             self._state(name).loss = final["loss"]
-            for table, figures in final["tables"].items():
-                before = self.manifest.tables.get(table)
-                self.manifest.tables[table] = _sum(before, figures) if before else figures
+            add_written(self.manifest.tables, final["tables"])
         ends = {name: final["ts_to"] for name, final in finals.items() if final["ts_to"] is not None}
         whole = [ts for name, ts in ends.items() if name not in self.failed]
         self.manifest.clock.ts_to = whole[0] if whole else max(ends.values(), default=None)
@@ -192,7 +190,7 @@ class Recording:
                 if probe.name not in self.failed:
                     self.error = self.error or e
         try:
-            self.manifest.tables |= self.store.close()
+            add_written(self.manifest.tables, self.store.close())
         except LeadlineError as e:
             self.error = self.error or e
         try:
@@ -216,10 +214,6 @@ def _failure(state: ProbeStatus, elapsed: float, for_s: float) -> LeadlineError:
         return LeadlineError(**state["error"])
     detail = f"after {elapsed:.1f} of {for_s:g} s"
     return LeadlineError("invalid", "the recorder stopped unexpectedly", detail=detail, hint="please report it")
-
-
-def _sum(a: Written, b: Written) -> Written:
-    return {"rows": a["rows"] + b["rows"], "bytes": a["bytes"] + b["bytes"], "segments": a["segments"] + b["segments"]}
 
 
 @contextmanager

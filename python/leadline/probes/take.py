@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from leadline.capture import manifest
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.engines.live import all_live, find
 from leadline.probes.attaching import Attached, attach
 from leadline.probes.host import HostProbe
-from leadline.probes.keeper import Keeper
 from leadline.probes.options import Options
+from leadline.probes.overhead import OverheadProbe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.progress import Progress, Silent
 
 
 def take(*, progress: Progress | None = None, **options: Any) -> Path:
-    """Takes a capture and gives its folder. options: the fields of `leadline.probes.options.Options`; `for_s` must be given.
+    """Takes a capture and gives its directory. options: the fields of `leadline.probes.options.Options`; `for_s` must be given.
 
     Ctrl-C or SIGTERM ends the window early and keeps everything.
-    Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
+    Raises LeadlineError; when the capture had begun, its `where` is the directory that was kept.
     """
     return take_with(Options(**options), progress or Silent())
 
 
-def take_with(options: Options, progress: Progress) -> Path:
-    """As `take`."""
+def take_with(
+    options: Options, progress: Progress, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None
+) -> Path:  # fmt: skip
+    """As `take`. until: ends it before for_s have passed; begun: called when all probes look."""
     cpu_at_call = cpu_s()
     options.check()
     server = None if options.host else find(options.dsn, options.pid, options.data_dir)
     with new_capture(options.out, overwrite=options.overwrite) as directory:
-        beside = [probe for live in all_live() for probe in live.beside(pooler=options.pooler)]
+        beside = [
+            probe
+            for live in all_live()
+            for probe in live.beside(server, pooler=options.pooler, others=options.others, tier=options.tier)
+        ]
         if server is None:
             evidence, attached = this_host(), Attached([HostProbe(directory, options.rate, required=True)])
         else:
             evidence, attached = server.evidence(), attach(server, directory, options)
-        probes = [*attached.probes, *beside, Keeper(directory)]
+        probes = [*attached.probes, *beside, OverheadProbe(directory)]
         recording = Recording(directory, evidence, probes, progress, options.recorded(), attached.notes, cpu_at_call)
         recording.manifest.probes |= attached.absent
-        recording.run(options.for_s)
+        recording.run(options.for_s, until, begun)
     return directory
 
 

@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.manifest import Target
 from leadline.errors import LeadlineError
 from leadline.host.proc import all_pids, lives, read_text, start_ticks, uid_of
 from leadline.probes.host import HostProbe
-from leadline.probes.keeper import Keeper
 from leadline.probes.kernel import attach
+from leadline.probes.overhead import OverheadProbe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.progress import Progress, Silent
 
@@ -41,7 +41,7 @@ def trace(
     retransmits: bool = False,
     ring_bytes: int | None = None,
 ) -> tuple[Path, int | None]:
-    """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
+    """Traces processes, or those of a user, or a command from its start to its end; the directory, and the command's exit status.
 
     for_s: seconds; None for until the command ends, or Ctrl-C. A trace of processes ends when they are all gone. The status is negative
     when a signal ended it, None when it still runs.
@@ -68,7 +68,7 @@ def trace(
             )
             probe = attached.probe or HostProbe(directory, required=True)
             target = _target(chosen, user, program, child)
-            recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)
+            recording = Recording(directory, target, [probe, OverheadProbe(directory)], progress, options, attached.notes, cpu_at_call)
             if attached.state is not None:
                 recording.manifest.probes["kernel"] = attached.state
             if child is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline import _core
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.manifest import Manifest, ProbeState, Target
 from leadline.figures import count
-from leadline.probes.keeper import Keeper
+from leadline.probes.overhead import OverheadProbe
 from leadline.probes.probe import ThreadProbe
 from leadline.probes.recording import Recording, stop_on_signal
 from leadline.progress import Progress, Silent
@@ -107,7 +107,7 @@ def record(
     interface: str, ports: Collection[int], *, for_s: float | None, out: Path | None, overwrite: bool = False,
     expression: str | None = None, progress: Progress | None = None, **more: Any,
 ) -> tuple[Path, LiveSummary]:  # fmt: skip
-    """The same into a capture: its folder, and what was seen; connections are in its tables. Raises LeadlineError."""
+    """The same into a capture: its directory, and what was seen; connections are in its tables. Raises LeadlineError."""
     with new_capture(out, overwrite=overwrite) as directory:
         probe = WireProbe(directory, interface, ports, **more)
         target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
@@ -115,5 +115,6 @@ def record(
         options |= {name: value for name, value in more.items() if name not in ("hosts", "program")}
         if expression is not None:
             options["filter"] = expression
-        Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(math.inf if for_s is None else for_s)
+        recording = Recording(directory, target, [probe, OverheadProbe(directory)], progress or Silent(), options)
+        recording.run(math.inf if for_s is None else for_s)
     return directory, probe.summary()

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.store import Store
-from leadline.server import hooks, launches, runs, schedules
-from leadline.server.telling import Telling
+from leadline.server.launch import hooks, launch_queue, schedules
+from leadline.server.launch.notifications import Notifications
+from leadline.server.read import runs
 
 EACH_S = 0.5
 Duty = Callable[[Place, Store], None]
@@ -25,7 +26,7 @@ def take_in(place: Place, store: Store) -> None:
 
 
 def duties() -> tuple[Duty, ...]:
-    return (take_in, schedules.fire, launches.dispatch, hooks.start_after)
+    return (take_in, schedules.fire, launch_queue.dispatch, hooks.start_after)
 
 
 class Housekeeping:
@@ -35,7 +36,7 @@ class Housekeeping:
         self._place = place
         self._stop = threading.Event()
         self._told: set[str] = set()
-        self._duties: tuple[Duty, ...] = (*duties(), Telling(self._tell))
+        self._duties: tuple[Duty, ...] = (*duties(), Notifications(self._tell))
         self.rounds = 0
         self.last_round = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="housekeeping", daemon=True)
@@ -75,4 +76,4 @@ class Housekeeping:
 
 def after_command(place: Place, store: Store) -> None:
     """What a command of the shell must not wait for a server to do."""
-    launches.dispatch(place, store)
+    launch_queue.dispatch(place, store)

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from leadline.server import (
-    accounts,
-    comparing,
-    hooks,
-    hosts,
-    launches,
-    links,
-    oidc,
-    output,
-    playbooks,
-    projects,
-    prometheus,
-    runs,
-    schedules,
-    templates,
-    totp,
-    variables,
-    vault,
-)
+from leadline.server.accounts import links, oidc, totp, users, vault
+from leadline.server.launch import hooks, launch_queue, projects, schedules, templates, variables
 from leadline.server.operation import Operation
+from leadline.server.read import comparing, hosts, output, playbooks, prometheus, runs
 
 PARTS = (
-    runs, output, playbooks, hosts, comparing, templates, launches, schedules, hooks, variables, vault, accounts, projects, links, totp,
+    runs, output, playbooks, hosts, comparing, templates, launch_queue, schedules, hooks, variables, vault, users, projects, links, totp,
     oidc, prometheus,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(operation for part in PARTS for operation in part.OPERATIONS)

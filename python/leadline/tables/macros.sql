@@ -8,11 +8,7 @@
 -- threshold: some_samples = 20 (a sampling error of 22 %)
 -- threshold: confident_seen = 30 (waiters or scans that show what is waited for; the error of a share is then below 20 %)
 -- threshold: some_seen = 10 (waiters or scans; the error of a share is then below 32 %)
--- threshold: default_block_bytes = 8192 (BLCKSZ unless the server was built otherwise)
 -- threshold: named_part = 0.5 (share of the waits whose target is known; with less, the larger part is inferred)
-
--- Bytes of a block from the value of the setting block_size; when it is not known, of a server that was not built otherwise.
-create or replace macro block_bytes_of(block_size) as coalesce(try_cast(block_size as bigint), getvariable('default_block_bytes')::bigint);
 
 -- From seconds lost by the victims: share is of the cost base (database time), window_s the length of the capture.
 create or replace macro severity_of(share, lost_s, window_s) as
@@ -32,43 +28,15 @@ create or replace macro confidence_of_seen(samples, seen, named, waiting) as
             and named >= getvariable('named_part') * waiting then 'high'
        when samples >= getvariable('some_samples') and seen >= getvariable('some_seen') then 'medium' else 'low' end;
 
--- An identifier of PostgreSQL as a command needs it: quoted unless it is a plain word that is not reserved.
-create or replace macro pg_ident(name) as
-  case when regexp_full_match(name, '[a-z_][a-z0-9_$]*') and not regexp_full_match(name,
-         'all|analyse|analyze|and|any|array|as|asc|asymmetric|authorization|binary|both|case|cast|check|collate|collation|'
-         || 'column|concurrently|constraint|create|cross|current_catalog|current_date|current_role|current_schema|'
-         || 'current_time|current_timestamp|current_user|default|deferrable|desc|distinct|do|else|end|except|false|fetch|for|'
-         || 'foreign|freeze|from|full|grant|group|having|ilike|in|initially|inner|intersect|into|is|isnull|join|lateral|'
-         || 'leading|left|like|limit|localtime|localtimestamp|natural|not|notnull|null|offset|on|only|or|order|outer|'
-         || 'overlaps|placing|primary|references|returning|right|select|session_user|similar|some|symmetric|system_user|'
-         || 'table|tablesample|then|to|trailing|true|union|unique|user|using|variadic|verbose|when|where|window|with')
-       then name else '"' || replace(name, '"', '""') || '"' end;
--- A text of PostgreSQL as a command needs it.
-create or replace macro pg_literal(value) as '''' || replace(value, '''', '''''') || '''';
-
--- An LWLock that an extension made: the server's own are words in capitals like WALWrite (from 13 on), or a number not known.
-create or replace macro is_extension_lock(wait_event) as regexp_matches(wait_event, '^[a-z]|[_ -]') and not starts_with(wait_event, 'unknown:');
-
 -- The text of a statement without its comments, and whether one of the commands of its message begins with these words.
 create or replace macro without_comments(query) as regexp_replace(query, '(?s)/\*.*?\*/|--[^\n]*(\n|$)', ' ', 'g');
 create or replace macro begins_with(message, words) as regexp_matches(message, '(?i)(^|;)\s*' || replace(words, ' ', '\s+') || '\b');
--- A command that keeps others out of a table while it works; null for all others, and for the forms that let others work.
-create or replace macro blocking_command(query) as case
-  when regexp_matches(query, '(?i)\bconcurrently\b') then null
-  when begins_with(without_comments(query), 'vacuum\s*(full|\([^)]*\bfull)') and not regexp_matches(query, '(?i)\bfull\s+(off|false|no|0)\b') then 'VACUUM FULL'
-  when begins_with(without_comments(query), 'cluster') then 'CLUSTER'
-  when begins_with(without_comments(query), 'reindex') then 'REINDEX'
-  when begins_with(without_comments(query), 'create (unique )?index') then 'CREATE INDEX'
-  when begins_with(without_comments(query), 'refresh materialized view') then 'REFRESH MATERIALIZED VIEW'
-  when begins_with(without_comments(query), 'truncate') then 'TRUNCATE'
-  when begins_with(without_comments(query), 'alter (table|index|materialized view)') then 'ALTER TABLE'
-  when begins_with(without_comments(query), 'drop (table|index|materialized view|trigger)') then 'DROP'
-  when begins_with(without_comments(query), 'create (or replace )?(constraint )?trigger') then 'CREATE TRIGGER'
-  when begins_with(without_comments(query), 'lock') then 'LOCK TABLE' end;
-
 -- The first table that a statement names, with its schema where it has one; without quotes.
 create or replace macro first_table(query) as
   replace(regexp_extract(query, '(?i)\b(?:update|into|from)\s+(?:only\s+)?((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))?)', 1), '"', '');
+
+-- Heavyweight locks, pins, other processes and timeouts: a statement waits for them seldom, but long.
+create or replace macro is_long_wait(wait_class) as wait_class in ('Lock', 'BufferPin', 'IPC', 'Timeout');
 
 -- A program in a sentence: its processes together, or the one it was.
 create or replace macro program(comm, processes, pid) as
@@ -126,20 +94,9 @@ create or replace macro kernel_work_of(function) as
 -- Requests of block devices for the sake of order and safety: flushes, and writes through the cache (flags 9 and 10).
 create or replace macro is_barrier(operation, flags) as operation = 'flush' or flags & 1536 <> 0;
 
--- An address of the server's own host, as packets, sessions and rules of pg_hba.conf write it.
+-- An address of the server's own host, as packets, sessions and the server's own rules write it.
 create or replace macro is_of_this_host(address) as
   address in ('', 'local', 'samehost', 'localhost', '::1', '::ffff:127.0.0.1') or address like '127.%';
-
--- Bits of a mask as pg_hba_file_rules writes it; null without one.
-create or replace macro mask_bits(netmask) as
-  case when netmask = '' then null
-       when contains(netmask, ':') then list_sum(list_transform(string_split(netmask, ':'), lambda part: bit_count(coalesce(try_cast('0x' || part as integer), 0))))::integer
-       else list_sum(list_transform(string_split(netmask, '.'), lambda part: bit_count(coalesce(try_cast(part as utinyint), 0))))::integer end;
--- Where a rule of pg_hba.conf applies, as the file has it.
-create or replace macro hba_address(address, netmask) as address || coalesce('/' || mask_bits(netmask), '');
--- The rule lets in nobody but the host itself.
-create or replace macro is_rule_of_this_host(address, netmask) as
-  is_of_this_host(address) and coalesce(mask_bits(netmask) >= case when contains(netmask, ':') then 128 else 8 end, true);
 
 -- An address that does not go over the internet: private, of the link, or of the host.
 create or replace macro is_private(address) as

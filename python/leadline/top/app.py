@@ -13,13 +13,14 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
+from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from leadline.engines.live import CANCEL, TERMINATE, Deed
 from leadline.errors import LeadlineError
-from leadline.figures import fit
+from leadline.figures import fit, one_line
 from leadline.top import chart, detail, grids, text
 from leadline.top.chart import LINE, MUTED
+from leadline.top.driver import QuietDriver
 from leadline.top.engine import WINDOWS_S, Request
 from leadline.top.lines import Lines
 from leadline.top.model import TABS, Frame, SessionNow
@@ -36,6 +37,9 @@ JOIN_S = 5.0
 class Frames(Protocol):
     """What the screen needs of an Engine."""
 
+    @property
+    def ahead_s(self) -> float: ...
+    def write_soon(self) -> None: ...
     def take_in(self) -> None: ...
     def frame(self, request: Request) -> Frame: ...
     def refusal(self, deed: Deed, session: SessionNow) -> str: ...
@@ -53,15 +57,13 @@ class TopApp(App[None]):
     #head, #load, #chart, #tabs, #note { text-wrap: nowrap; text-overflow: clip; }
     #problem { background: #58151c; color: #ffffff; display: none; }
     #question { background: #5a4300; color: #ffffff; display: none; padding: 0 1; }
-    #tabs { background: #1f262e; link-style: none; link-color: #c3ccd6; link-style-hover: bold; link-background-hover: #313943; }
+    #tabs { background: #1f262e; }
     #note { color: #8b97a4; }
-    #empty { display: none; height: 1fr; padding: 1 1; color: #8b97a4; }
     ContentSwitcher { height: 1fr; }
     LiveTable, #detail {
         scrollbar-color: #3a4550; scrollbar-color-hover: #52606e; scrollbar-color-active: #52606e;
         scrollbar-background: #12161b; scrollbar-background-hover: #12161b; scrollbar-background-active: #12161b;
     }
-    LiveTable, LiveTable:focus { background-tint: #12161b 0%; }
     #detail { padding: 0 1; scrollbar-size-vertical: 1; background: #12161b; }
     #filter { display: none; border: none; height: 1; padding: 0 1; background: #252c35; }
     #filter:focus { border: none; }
@@ -94,7 +96,7 @@ class TopApp(App[None]):
         """The thread ended by an error: the screen keeps what it has."""
 
     def __init__(self, engine: Frames, window_s: float = 30.0, refresh_s: float = 2.0, read_only: bool = False) -> None:
-        super().__init__()
+        super().__init__(driver_class=QuietDriver)
         self.animation_level = "none"
         self.engine, self.refresh_s = engine, refresh_s
         self.windows = sorted({*WINDOWS_S, window_s})
@@ -116,18 +118,25 @@ class TopApp(App[None]):
         due = time.monotonic()
         shown: Request | None = None
         ended = False  # the server is gone: nothing new will come
+        is_coming = False  # the recorder writes what it has seen
         try:
             while not self._stop.is_set():
                 now = time.monotonic()
-                if now >= due:
+                is_new = now >= due
+                if is_new:
                     self.engine.take_in()
                     due = max(due + self.refresh_s, time.monotonic() + self.refresh_s / 2)
+                    is_coming = False
+                ask_at = due - self.engine.ahead_s
+                if not is_coming and now >= ask_at:
+                    self.engine.write_soon()
+                    is_coming = True
                 request = self.request
-                if request != shown or (request.until_ns is None and not ended):
+                if request != shown or (is_new and request.until_ns is None and not ended):
                     made = self.engine.frame(request)
                     self.post_message(self.Arrived(made))
                     shown, ended = request, made.recording.error is not None
-                self._wake.wait(max(due - time.monotonic(), 0.0))
+                self._wake.wait(max((due if is_coming else ask_at) - time.monotonic(), 0.0))
                 self._wake.clear()
         except LeadlineError as e:
             self.failure = e
@@ -160,7 +169,7 @@ class TopApp(App[None]):
         yield Lines(id="head")
         yield Lines(id="load")
         yield Lines(id="chart")
-        yield Static(id="tabs")
+        yield Lines(id="tabs")
         yield Static(id="problem")
         yield Static(id="question")
         with ContentSwitcher(initial=TABS[0]):
@@ -168,8 +177,7 @@ class TopApp(App[None]):
                 yield LiveTable(id=name)
             with VerticalScroll(id=DETAIL):
                 yield Static(id="page")
-        yield Static(id="empty")
-        yield Static(id="note")
+        yield Lines(id="note")
         yield Input(id="filter", placeholder="part of any cell; enter keeps it, escape clears it", compact=True)
         yield Footer(show_command_palette=False)
 
@@ -295,7 +303,7 @@ class TopApp(App[None]):
         room = width - len(line)
         if room > 1:
             line.append(fit(status, room - 1).rjust(room), "bold #e3c04b" if self.request.until_ns is not None else MUTED)
-        self._put("tabs", line)
+        self._lines("tabs", [line])
 
     def _status(self) -> str:
         parts = [f"{self.request.window_s:g} s"]
@@ -311,30 +319,19 @@ class TopApp(App[None]):
             return
         width = max(self.size.width - 3, 1)  # one cell for the scroll bar
         notes = [fit(note, width) for note in frame.recording.notes[:1]] if self.open_tab == "overview" else []
-        empty = ""
         if self.open_tab == DETAIL:
             if frame.detail is not None and frame.detail.session_id == self.request.detail:
                 self._put("page", Text("\n").join(detail.lines(frame, width)))
         elif self._has(self.open_tab, frame):
             grid = grids.grid_of(self.open_tab, frame, idle=self.with_idle, sort=self.sort)
             rows = grid.filtered(self.filter_text)
-            self.table(self.open_tab).show(grid, rows, width, self.sort if self.open_tab == "sessions" else "")
-            if not rows:
-                empty = f"nothing contains {self.filter_text!r}" if grid.rows else grid.empty
+            empty = f"nothing contains {self.filter_text!r}" if grid.rows else grid.empty
+            self.table(self.open_tab).show(grid, rows, width, self.sort if self.open_tab == "sessions" else "", empty)
             notes += [grid.note] if grid.note else []
             notes += [text.counts(frame.load)] if self.open_tab == "overview" else []
-        self._say(empty, notes)
-
-    def _say(self, empty: str, notes: list[str]) -> None:
-        """What stands in the place of a table without rows, and what stands below one."""
-        content, note = self.query_one(ContentSwitcher), self.query_one("#note", Static)
-        self.query_one("#empty", Static).display = bool(empty)
-        content.display = not empty
-        self._put("empty", empty)
+        note = self.query_one("#note", Lines)
         note.display = bool(notes)
-        self._put("note", Text("\n".join(notes), MUTED))
-        if not empty and self.focused is None and self.open_tab in TABS:
-            self.table(self.open_tab).focus()
+        note.show([Text(line, MUTED) for line in notes])
 
     @staticmethod
     def _has(tab: str, frame: Frame) -> bool:
@@ -390,20 +387,16 @@ class TopApp(App[None]):
         self.sort = grids.SORTS[(grids.SORTS.index(self.sort) + 1) % len(grids.SORTS)]
         self._show()
 
-    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        if self.open_tab == "sessions" and event.column_key.value in grids.SORTS:
-            self.sort = str(event.column_key.value)
+    def on_live_table_title_selected(self, event: LiveTable.TitleSelected) -> None:
+        if self.open_tab == "sessions" and event.column.sort in grids.SORTS:
+            self.sort = event.column.sort
             self._show()
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        key = event.row_key.value
-        frame = self.now_shown
-        if key is None or frame is None:
-            return
+    def on_live_table_row_selected(self, event: LiveTable.RowSelected) -> None:
         if self.open_tab == "sessions":
-            self._open_session(int(key))
+            self._open_session(int(event.key))
         elif self.open_tab == "locks":
-            pid = int(key.rsplit("/", 1)[-1])
+            pid = int(event.key.rsplit("/", 1)[-1])
             session = self._session_of(pid)
             if session is not None:
                 self._open_session(session)
@@ -427,7 +420,8 @@ class TopApp(App[None]):
             self._question(why)
             return
         self.asked = (deed, session)
-        who = " · ".join(filter(None, (session.usename, session.application_name, session.state, session.statement[:60])))
+        said = (session.usename, session.application_name, session.state, session.statement[:60])
+        who = " · ".join(filter(None, map(one_line, said)))
         self._question(f"{deed.question} pid {session.pid}? y/n   {who}")
 
     def action_answer(self, yes: bool) -> None:

@@ -12,8 +12,7 @@ from itertools import groupby
 from rich.style import Style
 from rich.text import Text
 
-from leadline.figures import seconds
-from leadline.top.grid import EIGHTHS
+from leadline.figures import EIGHTHS, seconds
 from leadline.top.model import Load, Timeline
 from leadline.views.wait_classes import rank, wait_class
 
@@ -107,6 +106,8 @@ def stacked(timeline: Timeline, cpu_count: int | None, width: int, height: int, 
     if not colours:
         shown = [{"CPU": sum(step.values())} if step else step for step in shown]
     levels = [_halves(step, top, height * 2) for step in shown]
+    unseen = [step is None for step in shown]
+    halves = list(zip(*levels)) or [()] * (height * 2)  # of all steps, top first
     line = height * 2 - 1 - min(round(cpu_count / top * height * 2), height * 2 - 1) if with_line and cpu_count else None
     rows = []
     for row in range(height):
@@ -118,10 +119,10 @@ def stacked(timeline: Timeline, cpu_count: int | None, width: int, height: int, 
         text = Text(f"{label:>{SCALE - 1}} ", MUTED)
         text.append(" " * max(plot - each * len(shown), 0))
         dashed, lowest = line is not None and row == line // 2, row == height - 1
-        cells = (
-            _chart_cell(level[row * 2], level[row * 2 + 1], dashed, step is None and lowest, each) for step, level in zip(shown, levels)
-        )
-        rows.append(_joined(text, cells))
+        for (upper, lower, gap), same in groupby(zip(halves[row * 2], halves[row * 2 + 1], unseen)):
+            shown_as, style = _chart_cell(upper, lower, dashed, gap and lowest, each * sum(1 for _ in same))
+            text.append(shown_as, style or None)
+        rows.append(text)
     return rows
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from leadline.capture.manifest import CLIENT
 from leadline.figures import one_line, quantity, seconds
 from leadline.top.chart import MUTED
 from leadline.top.grid import Bar, cell
@@ -76,7 +77,7 @@ def _who(s: SessionNow, d: Detail) -> Iterator[Text]:
         return Text.assemble((f"{label:<{LABEL}}", MUTED), value)
 
     who = " · ".join(part for part in (s.usename and f"user {s.usename}", s.datname and f"db {s.datname}", s.application_name) if part)
-    kind = "" if s.backend_type == "client backend" else f" ({s.backend_type})"
+    kind = "" if s.backend_type == CLIENT else f" ({s.backend_type})"
     yield Text(f"pid {s.pid}{kind}  {one_line(who)}", "bold")
     if s.client_addr:
         yield line("client", "unix socket" if s.client_addr == "local" else s.client_addr)

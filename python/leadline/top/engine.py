@@ -42,11 +42,11 @@ class Request:
 class Engine:
     """Owns feed, names and the live capture of one target. Raises LeadlineError when it cannot attach."""
 
-    def __init__(self, target: Server, folder: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
-        self.target, self.folder = target, folder
-        self.feed = Feed(target, folder, rate_hz, tier, options)
+    def __init__(self, target: Server, directory: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
+        self.target, self.directory = target, directory
+        self.feed = Feed(target, directory, rate_hz, tier, options)
         self.live = self.feed.live
-        self.names = Names(folder, self.feed.watch.names)
+        self.names = Names(directory, self.feed.watch.names)
         self.watch = self.feed.watch
         self.keep_s = KEEP_S
         self._began = self._trimmed = time.monotonic()
@@ -64,6 +64,15 @@ class Engine:
         self.feed.close()
         self.names.close()
         self.watch.close()
+
+    @property
+    def ahead_s(self) -> float:
+        """How long before `take_in` it takes to call `write_soon`."""
+        return self.feed.ahead_s
+
+    def write_soon(self) -> None:
+        """Lets the recorder write what `take_in` is to find. From any thread."""
+        self.feed.write_soon()
 
     def take_in(self) -> None:
         """Everything recorded and every name read since the last call. Raises LeadlineError('storage')."""
@@ -102,7 +111,7 @@ class Engine:
             shown = made.sessions[:MOST_MEASURED]
             measured = with_memory(shown, self.watch.processes())
             made = replace(made, sessions=measured + made.sessions[MOST_MEASURED:])
-        if request.parts & {"locks", "blocks"}:
+        if request.parts & {"locks", "blocks"} and (self.live.may_have("lock_wait") or self.live.may_have("buffer_wait")):
             self.names.ask(self.live.unknown_relations())
         return made
 
@@ -129,10 +138,10 @@ class Engine:
         )
 
     def _take_names(self) -> None:
-        folder = self.names.take()
-        if folder is not None:
-            self.live.set_names(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+        directory = self.names.take()
+        if directory is not None:
+            self.live.set_names(directory)
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _trim(self) -> None:
         self._trimmed = time.monotonic()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from leadline.figures import bar, harmless
+
 GAP = 1
 NARROWEST = 5  # a column that is cut is not shown with less
-EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█")
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
 def cell(content: Cell, width: int, right: bool = False, dim: bool = False) -> Text:
     """The content in exactly `width` cells, with an ellipsis when it was cut."""
     if isinstance(content, Bar):
-        eighths = max(round(min(content.part, 1.0) * width * 8), 1 if content.part > 0 else 0)
-        text = Text("█" * (eighths // 8) + EIGHTHS[eighths % 8], content.colour)
+        text = Text(bar(content.part, width), content.colour)
     else:
         text = content.copy() if isinstance(content, Text) else Text(content)
+        if not text.plain.isprintable():  # whoever made it: the terminal would do what it says
+            text.plain = harmless(text.plain)
     size = cell_len(text.plain)
     if size > width:
         text.truncate(max(width - 1, 0))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from rich.style import Style
 from rich.text import Text
 
+from leadline.capture.manifest import CLIENT
 from leadline.figures import one_line, percent, seconds
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import Bar, Cell, Column, Grid, Row
@@ -138,7 +139,7 @@ def sessions(frame: Frame, *, idle: bool = False, sort: str = "busy") -> Grid:
 
 def _app(s: SessionNow) -> str:
     """A client's application; of a server process its kind."""
-    if s.backend_type not in ("", "client backend"):
+    if s.backend_type not in ("", CLIENT):
         return f"{s.backend_type} of {s.leader_pid}" if s.leader_pid else s.backend_type
     return s.application_name
 

@@ -21,7 +21,8 @@ from leadline.figures import percent
 from leadline.findings import Evaluation
 from leadline.probes.host import HostProbe
 from leadline.probes.take import this_host
-from leadline.top.folder import temporary_folder
+from leadline.top.directory import temporary_directory
+from leadline.top.driver import QuietDriver
 from leadline.top.live import LiveCapture
 from leadline.top.signals import on_signal
 from leadline.top.terminal import forgiving_terminal
@@ -37,16 +38,16 @@ TRIM_EVERY_S = 30.0
 
 
 class HostFeed:
-    """Records the host into a temporary folder and keeps the newest seconds of it. For one thread."""
+    """Records the host into a temporary directory and keeps the newest seconds of it. For one thread."""
 
-    def __init__(self, folder: Path, rate_hz: float, window_s: float) -> None:
-        self.folder, self.window_s = folder / "host.leadline", window_s
-        self.folder.mkdir()
-        self._probe = HostProbe(self.folder, rate_hz, required=True, flush_interval_s=max(0.5, 1 / rate_hz))
+    def __init__(self, directory: Path, rate_hz: float, window_s: float) -> None:
+        self.directory, self.window_s = directory / "host.leadline", window_s
+        self.directory.mkdir()
+        self._probe = HostProbe(self.directory, rate_hz, required=True, flush_interval_s=max(0.5, 1 / rate_hz))
         manifest = Manifest(this_host())
         self._probe.describe(manifest)
         manifest.probes["self"] = ProbeState("off", "not recorded on a screen")
-        self.live = LiveCapture(self.folder, manifest)
+        self.live = LiveCapture(self.directory, manifest)
         self._trimmed = time.monotonic()
 
     def start(self) -> None:
@@ -56,14 +57,14 @@ class HostFeed:
 
     def close(self) -> None:
         self._probe.stop()
-        self.live.ingest(self.folder)
+        self.live.ingest(self.directory)
 
     def take_in(self) -> None:
         """Everything recorded since the last call. Raises LeadlineError when the probe has failed."""
         error = self._probe.status()["error"]
         if error is not None:
             raise LeadlineError(**error)
-        self.live.ingest(self.folder)
+        self.live.ingest(self.directory)
         if time.monotonic() - self._trimmed >= TRIM_EVERY_S:
             self._trimmed = time.monotonic()
             self.live.trim(time.monotonic_ns() - round((self.window_s + MARGIN_S) * SECOND_NS))
@@ -97,7 +98,7 @@ def frame_lines(of: Context) -> Iterator[Text]:
             continue
         data = of.data(section)
         if isinstance(data, Grid) and (data.rows or section.key == "host_processes"):
-            # The folder of a screen goes away with it: no command for later.
+            # The directory of a screen goes away with it: no command for later.
             yield from grid_lines(section.title, replace(data, rest=data.rest.partition(":")[0]))
 
 
@@ -111,8 +112,8 @@ def frame_json(of: Context) -> dict[str, Any]:
 def one_frame(rate_hz: float, window_s: float) -> tuple[list[Text], dict[str, Any]]:
     """Watches for window_s seconds. Raises LeadlineError; KeyboardInterrupt on a signal."""
     asked = threading.Event()
-    with on_signal(asked.set), temporary_folder() as folder:
-        feed = HostFeed(folder, rate_hz, window_s)
+    with on_signal(asked.set), temporary_directory() as directory:
+        feed = HostFeed(directory, rate_hz, window_s)
         feed.start()
         try:
             asked.wait(window_s)
@@ -136,7 +137,7 @@ class HostApp(App[None]):
     BINDINGS = [("q", "quit", "quit")]  # noqa: RUF012
 
     def __init__(self, feed: HostFeed, refresh_s: float) -> None:
-        super().__init__()
+        super().__init__(driver_class=QuietDriver)
         self.feed, self.refresh_s = feed, refresh_s
         self.failure: LeadlineError | None = None
         self._ended = threading.Event()
@@ -180,8 +181,8 @@ def watch(rate_hz: float, window_s: float, refresh_s: float) -> int:
         if app is not None:
             app.end_soon()
 
-    with on_signal(end), temporary_folder() as folder:
-        feed = HostFeed(folder, rate_hz, window_s)
+    with on_signal(end), temporary_directory() as directory:
+        feed = HostFeed(directory, rate_hz, window_s)
         feed.start()
         try:
             app = HostApp(feed, refresh_s)

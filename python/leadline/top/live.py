@@ -1,7 +1,7 @@
 """The newest minutes of a running recorder as a Capture: every table and view, over a window that moves.
 
 Two readers take in the segments. `recent` (crates/postgres/recent) has the sums that the screen shows all the time, for next to nothing.
-The tables and views are behind the first query that comes: until then the segments wait in their folder. They are then read once, into
+The tables and views are behind the first query that comes: until then the segments wait in their directory. They are then read once, into
 DuckDB's memory, and removed. Raw samples become rows of session_sample at once. What is kept lies in a database of its own, compressed;
 the tables of the contracts are views of the part of it inside the window, so that the views and queries of a capture run on it unchanged.
 """
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 RAW = "session_run"  # goes into session_sample as soon as its ticks are there
 SAMPLE = "session_sample"
 MOST_STATEMENTS = 50_000  # beyond that, texts of statements that were not sampled lately are dropped for good
+MOST_DESCRIBED = 200  # segments that describe sessions and statements, and wait for a query: not one is lost
 END_OF_TIME = 1 << 62
+RARE = ("lock_wait", "buffer_wait")  # what most servers have no rows of for hours
+LATE_NS = 10_000_000_000  # so much later than the last pass at hand a row may be, at most
 IN_WINDOW = "ts >= getvariable('ts_from') and ts < getvariable('ts_to')"
 # Of the counters the intervals that reach into the window: the last samples belong to one that ends after it.
 REACHES_IN = "ts > getvariable('ts_from') and ts - dt_ns < getvariable('ts_to')"
@@ -61,8 +64,9 @@ class LiveCapture(Capture):
         self.recent = Recent()
         self.window = (0, END_OF_TIME)
         self.names: dict[str, dict[int, str]] = {"database": {}, "role": {}}
-        self._waiting: list[Path] = []  # folders with segments that no query has asked for
+        self._waiting: list[Path] = []  # directories with segments that no query has asked for
         self._filled = False  # kept has samples
+        self._came: dict[str, tuple[str, int]] = {}  # of RARE: the newest segment, and where the evidence ended when it came
         self._looks_at: tuple[int, int] | None = None  # the window of the tables and views
         self._chains, self._has_chains = True, False
         # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
@@ -71,21 +75,22 @@ class LiveCapture(Capture):
             self._db.execute("attach ':memory:' as kept (compress)")
         except duckdb.BinderException:  # before DuckDB 1.4: the same, in more memory
             self._db.execute("attach ':memory:' as kept")
-        for table in all_tables().values():
+        self._db.execute(macros().sql)
+        for table in sorted(all_tables().values(), key=lambda table: bool(table.uses)):  # each after what it is joined to
             if table.kind == "table":
                 self._create_table(table)
         self._set_limits(0, END_OF_TIME)
-        self._db.execute(macros().sql)
         for view in views_in_order():
             if view.materialise == "append":
                 self._db.execute(f"create view {view.name}_new as {view.sql}")
                 self._db.execute(f"create table kept.{view.name} as from {view.name}_new")
-                self._db.execute(f"create view {view.name} as select * from kept.{view.name} where {IN_WINDOW}")
+                self._db.execute(f"create view {view.rows_name} as select * from kept.{view.name} where {IN_WINDOW}")
             elif view.materialise == "window":  # read many times for one screen, and dear: a table, made when asked for
                 self._db.execute(f"create view {view.name}_now as {view.sql}")
-                self._db.execute(f"create table {view.name} as from {view.name}_now")
+                self._db.execute(f"create table {view.rows_name} as from {view.name}_now")
             else:
-                self._db.execute(f'create view "{view.name}" as {view.sql}')
+                self._db.execute(f'create view "{view.rows_name}" as {view.sql}')
+            self._compute(view)
 
     @property
     def db(self) -> duckdb.DuckDBPyConnection:
@@ -98,7 +103,7 @@ class LiveCapture(Capture):
             self._has_chains = True
             for view in views_in_order():
                 if view.materialise == "window":
-                    self._db.execute(f"create or replace table {view.name} as from {view.name}_now")
+                    self._db.execute(f"create or replace table {view.rows_name} as from {view.name}_now")
         return self._db
 
     @db.setter
@@ -121,12 +126,18 @@ class LiveCapture(Capture):
     def _create_table(self, table: Table) -> None:
         columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in table.columns)
         if table.name not in (RAW, *timed(), *described()):
-            self._db.execute(f'create table "{table.name}" ({columns})')
+            self._db.execute(f'create table "{table.rows_name}" ({columns})')
+            self._compute(table)
             return
         self._db.execute(f"create table kept.{table.name} ({columns})")
         interval = any(c.name == "dt_ns" for c in table.columns)
         where = f" where {REACHES_IN if interval else IN_WINDOW}" if table.name in timed() else ""
-        self._db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
+        self._db.execute(f"create view {table.rows_name} as select * from kept.{table.name}{where}")
+        self._compute(table)
+
+    def _compute(self, table: Table) -> None:
+        if table.computed:
+            self._db.execute(f'create view "{table.name}" as {table.reading}')
 
     # -- the window ----------------------------------------------------------------------------------------------------
 
@@ -150,11 +161,24 @@ class LiveCapture(Capture):
 
     # -- feeding -------------------------------------------------------------------------------------------------------
 
-    def ingest(self, folder: Path) -> None:
-        """Takes in the whole segments of a folder, and removes them with the next query. Raises LeadlineError('storage')."""
-        self.recent.take_in(str(folder), self.manifest.clock.wall_offset_ns or 0)
-        if folder not in self._waiting:
-            self._waiting.append(folder)
+    def ingest(self, directory: Path) -> None:
+        """Takes in the whole segments of a directory, and removes them with the next query. Raises LeadlineError('storage')."""
+        self.recent.take_in(str(directory), self.manifest.clock.wall_offset_ns or 0)
+        if directory not in self._waiting:
+            self._waiting.append(directory)
+
+        self._note_rare(directory)
+
+    def _note_rare(self, directory: Path) -> None:
+        extent = self.recent.extent()
+        for table in RARE:
+            newest = max((segment.name for segment in (directory / table).glob("*.parquet")), default="")
+            if newest > self._came.get(table, ("", 0))[0]:
+                self._came[table] = newest, extent[1] + LATE_NS if extent else END_OF_TIME
+
+    def may_have(self, table: str) -> bool:
+        """Whether rows of a table of RARE can lie in the window: where none can, no query is needed to find none."""
+        return table in self._came and self._came[table][1] >= self.window[0]
 
     def settle(self) -> None:
         """Reads the segments that wait for a query, and removes them. Raises LeadlineError('storage')."""
@@ -162,16 +186,16 @@ class LiveCapture(Capture):
             self._read_segments()
 
     def _read_segments(self) -> None:
-        for folder in self._waiting:
-            self._read_folder(folder, (*timed(), RAW, *described()))
-            for segment in _not_shown(folder):
+        for directory in self._waiting:
+            self._read_directory(directory, (*timed(), RAW, *described()))
+            for segment in _not_shown(directory):
                 segment.unlink(missing_ok=True)
         self._waiting, self._filled = [], True
 
-    def _read_folder(self, folder: Path, tables: Iterable[str]) -> None:
+    def _read_directory(self, directory: Path, tables: Iterable[str]) -> None:
         """Reads the segments of these tables into `kept` and removes them. The window is then everything."""
         # Ticks are listed first and names last: whatever a listed segment refers to was written before it.
-        found = {table: sorted((folder / table).glob("*.parquet")) for table in tables}
+        found = {table: sorted((directory / table).glob("*.parquet")) for table in tables}
         taken = [segment for segments in found.values() for segment in segments]
         self._set_limits(0, END_OF_TIME)
         self._looks_at = None
@@ -188,7 +212,7 @@ class LiveCapture(Capture):
         except (duckdb.Error, OSError) as e:
             with contextlib.suppress(duckdb.Error):
                 self._db.execute("rollback")
-            raise LeadlineError("storage", "cannot read the recorded segments", detail=str(e).splitlines()[0], where=str(folder)) from e
+            raise LeadlineError("storage", "cannot read the recorded segments", detail=str(e).splitlines()[0], where=str(directory)) from e
 
     def _make_samples(self) -> None:
         """The raw samples of passes whose tick has arrived become rows of session_sample."""
@@ -200,23 +224,23 @@ class LiveCapture(Capture):
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def set_names(self, folder: Path, tables: Iterable[str] | None = None) -> None:
-        """Replaces relation, database, role and the other tables of names by the segments in this folder."""
+    def set_names(self, directory: Path, tables: Iterable[str] | None = None) -> None:
+        """Replaces relation, database, role and the other tables of names by the segments in this directory."""
         try:
             before = self._names_of_samples()
             for table in shown_names() if tables is None else tables:
-                segments = sorted((folder / table).glob("*.parquet"))
+                segments = sorted((directory / table).glob("*.parquet"))
                 if segments:
-                    self._db.execute(f"create or replace table {table} as from {_parquet(segments)}")
+                    self._db.execute(f"create or replace table {all_tables()[table].rows_name} as from {_parquet(segments)}")
             if self._names_of_samples() != before:
                 self._db.execute(
-                    "create or replace table kept.session_sample as select s.* replace (d.datname as datname, r.usename as usename) "
+                    "create or replace table kept.session_sample as select s.* replace (d.datname as database, r.usename as user) "
                     "from kept.session_sample s left join database d using (datid) left join role r using (usesysid)"
                 )
             for table, number, name in (("database", "datid", "datname"), ("role", "usesysid", "usename")):
                 self.names[table] = dict(self._db.execute(f"select {number}, {name} from {table}").fetchall())
         except duckdb.Error as e:
-            raise LeadlineError("storage", "cannot read the names", detail=str(e).splitlines()[0], where=str(folder)) from e
+            raise LeadlineError("storage", "cannot read the names", detail=str(e).splitlines()[0], where=str(directory)) from e
 
     def _names_of_samples(self) -> list[Any]:
         return self._db.execute("select datid, datname from database union all select usesysid, usename from role order by all").fetchall()
@@ -262,10 +286,11 @@ class LiveCapture(Capture):
     def _throw_away(self, ts_from: int) -> None:
         """Samples that wait for a query and are too old for any go unread; what describes sessions and statements is taken in."""
         oldest = time.time() - (time.monotonic_ns() - ts_from) / 1e9
-        for folder in self._waiting:
-            self._read_folder(folder, described())
-            old = [segment for table in (*timed(), RAW) for segment in (folder / table).glob("*.parquet") if _written(segment) < oldest]
-            for segment in [*old, *_not_shown(folder)]:
+        for directory in self._waiting:
+            if sum(1 for table in described() for _ in (directory / table).glob("*.parquet")) >= MOST_DESCRIBED:
+                self._read_directory(directory, described())
+            old = [segment for table in (*timed(), RAW) for segment in (directory / table).glob("*.parquet") if _written(segment) < oldest]
+            for segment in [*old, *_not_shown(directory)]:
                 segment.unlink(missing_ok=True)
 
 
@@ -279,8 +304,8 @@ def _parquet(segments: Sequence[Path]) -> str:
     return f"read_parquet([{files}], union_by_name = true)"
 
 
-def _not_shown(folder: Path) -> list[Path]:
+def _not_shown(directory: Path) -> list[Path]:
     """Segments of tables that the live view does not read. A table that is not known here is somebody else's: its segments stay."""
     read = (*timed(), RAW, *described(), *shown_names())
     unread = [t.name for t in all_tables().values() if t.kind == "table" and t.name not in read]
-    return [segment for name in unread for segment in (folder / name).glob("*.parquet")]
+    return [segment for name in unread for segment in (directory / name).glob("*.parquet")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.capture.reader import Capture
 from leadline.engines.live import Vitals
 from leadline.errors import LeadlineError
-from leadline.host.proc import status_fields
+from leadline.host.proc import private_bytes
 from leadline.top.live import LiveCapture
 from leadline.views import lock_tree, spenders, where
 from leadline.views.lock_tree import LockTree
@@ -199,6 +199,7 @@ def frame(
     """The frame of the capture's window. columns: steps of the timeline at most. parts: of TABS. detail: a session_id."""
     missing = {part: why for part, table in (("locks", "lock_wait"), ("blocks", "buffer_wait")) if (why := capture.unavailable(table))}
     step_s = _step_s(capture, columns)
+    shows_locks, has_locks = "locks" in parts, "locks" in parts and capture.may_have("lock_wait")
     sums = capture.sums(round(step_s * 1e9), listed="sessions" in parts or detail is not None)
     return Frame(
         recording,
@@ -206,15 +207,23 @@ def frame(
         _timeline(capture, sums, step_s, columns),
         cpu=CpuSplit(*sums["cpu"], None, None) if "overview" in parts else None,
         sessions=_sessions(capture, sums) if "sessions" in parts else None,
-        trees=lock_tree.lock_trees(capture, MOST_TREES) if "locks" in parts else None,
-        roots=lock_tree.count_roots(capture) if "locks" in parts else 0,
-        waiting_now=waiting_now(capture) if "locks" in parts else frozenset(),
-        blocks=spenders.hot_blocks(capture, MOST_BLOCKS) if "blocks" in parts else None,
-        statements=spenders.statements(capture, MOST_STATEMENTS) if "statements" in parts else None,
+        trees=lock_tree.lock_trees(capture, MOST_TREES) if has_locks else [] if shows_locks else None,
+        roots=lock_tree.count_roots(capture) if has_locks else 0,
+        waiting_now=waiting_now(capture) if has_locks else frozenset(),
+        blocks=_blocks(capture) if "blocks" in parts else None,
+        statements=_statements(capture, sums) if "statements" in parts else None,
         detail=session_detail(capture, detail) if detail is not None else None,
-        pids=_pids(capture) if "locks" in parts else {},
+        pids=_pids(capture) if has_locks else {},
         unavailable=missing,
     )
+
+
+def _blocks(capture: LiveCapture) -> list[HotBlock]:
+    return spenders.hot_blocks(capture, MOST_BLOCKS) if capture.may_have("buffer_wait") else []
+
+
+def _statements(capture: LiveCapture, sums: Look) -> list[Spender]:
+    return spenders.statements(capture, MOST_STATEMENTS) if sums["events"] else []
 
 
 def _pids(capture: Capture) -> dict[int, int]:
@@ -264,11 +273,15 @@ def _step_s(capture: LiveCapture, columns: int) -> float:
 
 
 def _timeline(capture: LiveCapture, sums: Look, step_s: float, columns: int) -> Timeline:
-    """The window in round steps that begin at multiples of their length, so that a step keeps its height while it moves on."""
+    """The window in round steps that begin at multiples of their length, so that a step keeps its height while it moves on.
+
+    At its ends, steps of which less than half lies in the window are left out: a few passes say little of a height.
+    """
     ts_from, ts_to = capture.window
-    rate_hz = capture.manifest.probe("sessions").rate_hz
-    step_ns, period_ns = round(step_s * 1e9), 1e9 / rate_hz if rate_hz else 0
-    first, last = math.floor(ts_from / step_ns), math.floor((ts_to - period_ns) / step_ns)
+    step_ns = round(step_s * 1e9)
+    first, last = math.floor(ts_from / step_ns + 0.5), math.floor(ts_to / step_ns + 0.5) - 1
+    if last < first:  # a window as short as a step
+        first = last = math.floor((ts_from + ts_to) / 2 / step_ns)
     steps = {
         number: {name: spent_s / observed_s for name, spent_s in sorted(classes, key=lambda of: rank(of[0]))}
         for number, observed_s, classes in sums["steps"]
@@ -320,12 +333,7 @@ def _session(capture: LiveCapture, seen: SessionSeen) -> SessionNow:
 
 def with_memory(found: list[SessionNow], host_pids: dict[int, int]) -> list[SessionNow]:
     """The sessions with what the kernel says of the memory of their processes now."""
-    return [dataclasses.replace(s, memory_bytes=_memory(host_pids.get(s.pid, 0))) for s in found]
-
-
-def _memory(pid: int) -> int | None:
-    kilobytes = status_fields(pid).get("RssAnon") if pid else None
-    return None if kilobytes is None else int(kilobytes.split()[0]) * 1024
+    return [dataclasses.replace(s, memory_bytes=private_bytes(host_pids[s.pid])) if s.pid in host_pids else s for s in found]
 
 
 def waiting_now(capture: Capture) -> frozenset[int]:

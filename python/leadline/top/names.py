@@ -1,6 +1,6 @@
 """Names of relations, databases and roles while the view runs: read in a thread of its own, rarely, never needed.
 
-The engine reads them. The rows go through segments in a folder of their own, which the view takes in when it next looks: fifty
+The engine reads them. The rows go through segments in a directory of their own, which the view takes in when it next looks: fifty
 thousand names are then read in one go.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 from leadline.capture.store import Row, Store
@@ -28,11 +29,12 @@ Read = Callable[[set[int]], Rows]
 class Names:
     """Reads when started, then every minute and when asked about a number it has not been asked about before."""
 
-    def __init__(self, folder: Path, read: Read) -> None:
-        self._folder, self._read = folder, read
+    def __init__(self, directory: Path, read: Read) -> None:
+        self._directory, self._read = directory, read
         self.failed = ""
         self._asked: set[tuple[int, int]] = set()
         self._databases: set[int] = set()
+        self._digests: dict[str, bytes] = {}  # of what was read last, by table
         self._ready: Path | None = None
         self._lock = threading.Lock()
         self._wake, self._stop, self.first = threading.Event(), threading.Event(), threading.Event()
@@ -58,7 +60,7 @@ class Names:
             self._wake.set()
 
     def take(self) -> Path | None:
-        """The folder with what was read since the last call; the caller removes it."""
+        """The directory with what was read since the last call; the caller removes it."""
         with self._lock:
             ready, self._ready = self._ready, None
             return ready
@@ -82,11 +84,20 @@ class Names:
             self._wake.wait(pause_s - UNKNOWN_AFTER_S)
 
     def _store(self, rows: Rows) -> None:
+        """What is as before is not handed over again: the view would fill its tables anew for nothing."""
+        found = {table: part for table, part in rows.items() if table in shown_names()}
+        digests = {table: sha256(repr(part).encode()).digest() for table, part in found.items()}
+        with self._lock:
+            waits = self._ready is not None  # its tables come with what is new
+        new = {table: part for table, part in found.items() if waits or digests[table] != self._digests.get(table)}
+        self._digests |= digests
+        if not new:
+            return
         self._readings += 1
-        folder = self._folder / f"names-{self._readings}"
-        folder.mkdir()
-        store = Store(str(folder))
-        store.add_all({table: part for table, part in rows.items() if table in shown_names()})
+        directory = self._directory / f"names-{self._readings}"
+        directory.mkdir()
+        store = Store(str(directory))
+        store.add_all(new)
         store.close()
         with self._lock:
-            self._ready = folder
+            self._ready = directory

@@ -6,8 +6,8 @@ import threading
 import time
 
 from leadline.engines.live import Server
+from leadline.top.directory import temporary_directory
 from leadline.top.engine import Engine, Request
-from leadline.top.folder import temporary_folder
 from leadline.top.model import TABS, Frame
 from leadline.top.signals import on_signal
 
@@ -18,12 +18,13 @@ NAMES_WAIT_S = 5.0
 def one_frame(target: Server, rate_hz: float, tier: str, window_s: float, columns: int = 74) -> Frame:
     """Watches for window_s seconds. Raises LeadlineError, also when the server goes away meanwhile; KeyboardInterrupt on a signal."""
     asked = threading.Event()  # to end early
-    with on_signal(asked.set), temporary_folder() as folder:
-        engine = Engine(target, folder, rate_hz, tier)
+    with on_signal(asked.set), temporary_directory() as directory:
+        engine = Engine(target, directory, rate_hz, tier)
         engine.start()
         end = time.monotonic() + window_s
         try:
             while engine.feed.error is None and not asked.is_set() and (left := end - time.monotonic()) > 0:
+                engine.write_soon()
                 asked.wait(min(left, POLL_S))
                 engine.take_in()
             if not asked.is_set():

@@ -1,4 +1,4 @@
-"""Runs the screen: the temporary folder and the recorder around it, and an orderly end on every signal that asks for one."""
+"""Runs the screen: the temporary directory and the recorder around it, and an orderly end on every signal that asks for one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 from leadline.engines.live import Server
 from leadline.errors import LeadlineError
 from leadline.top.app import TopApp
+from leadline.top.directory import temporary_directory
 from leadline.top.engine import Engine
-from leadline.top.folder import temporary_folder
 from leadline.top.signals import on_signal
 from leadline.top.terminal import forgiving_terminal
 
@@ -23,8 +23,8 @@ def watch(target: Server, rate_hz: float, tier: str, window_s: float, refresh_s:
         if app is not None:
             app.end_soon()
 
-    with on_signal(end), temporary_folder() as folder:
-        engine = Engine(target, folder, rate_hz, tier)
+    with on_signal(end), temporary_directory() as directory:
+        engine = Engine(target, directory, rate_hz, tier)
         try:
             engine.start()
             app = TopApp(engine, window_s, refresh_s, read_only)

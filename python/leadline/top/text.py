@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from leadline.capture.manifest import TIERS
 from leadline.engines.live import Vitals
 from leadline.figures import count, fit
 from leadline.top import chart, grids
@@ -32,7 +33,7 @@ def who(r: Recording) -> str:
 
 def how(r: Recording, of: Load) -> str:
     """Tier, rate, what was missed, what it costs."""
-    tier = {"shm": "shared memory", "sql": "SQL"}.get(r.tier, r.tier)
+    tier = TIERS.get(r.tier, r.tier)
     cpu = f"own CPU {100 * r.own_cpu:.1f} %" if r.own_cpu is not None else "own CPU not yet known"
     missed = f"{of.missed} of {of.ticks + of.missed} ticks missed" if of.missed else "no tick missed"
     return f"{tier} {r.rate_hz:g} Hz · {missed} · {cpu}"

@@ -21,6 +21,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "seconds": seconds,
     "share": percent,
     "rate": quantity,
+    "figure": lambda v: f"{v:,.4g}" if abs(v) < 1e6 else f"{v:,.0f}",
 }
 
 FITTED = {"text": fit, "path": fit_path}  # kinds that give way where there is little room

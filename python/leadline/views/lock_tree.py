@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from leadline.capture.manifest import CLIENT
 from leadline.capture.reader import Capture
 
 
@@ -47,16 +48,6 @@ class LockTree:
 
 
 Root = tuple[int, int]  # session_id and pid
-
-# What a lock is on, with the row where there is one, from lock_wait l and relation r.
-LOCK_TARGET = """case
-    when l.relid <> 0 then
-      case l.locktype when 'tuple' then 'row (' || l.page || ',' || l.tuple || ') of ' when 'page' then 'page ' || l.page || ' of '
-                      when 'extend' then 'extension of ' else '' end || coalesce(r.nspname || '.' || r.relname, 'relation ' || l.relid)
-    when l.locktype = 'transactionid' then 'transaction ' || l.transactionid
-    when l.locktype = 'advisory' then 'advisory lock ' || l.classid || '/' || l.objid
-    else l.locktype end"""
-
 
 def lock_trees(capture: Capture, limit: int = 5) -> list[LockTree]:
     """The roots by the seconds lost behind them, each with its tree."""
@@ -104,7 +95,7 @@ def _describe_roots(capture: Capture, roots: list[Root]) -> dict[int, dict[str, 
           select s.*, coalesce(state, 'background') as doing, coalesce(wait_class || ':' || wait_event, 'CPU') as waits_for
           from session_sample s join blocked b on b.root_session_id = s.session_id and b.ts = s.ts),
         root as (
-          select session_id, any_value(usename) as usename, any_value(application_name) as application_name,
+          select session_id, any_value(user) as user, any_value(application) as application,
                  any_value(backend_type) as backend_type, mode(doing order by doing) as state, mode(waits_for order by waits_for) as wait,
                  max(xact_age_s) as xact_age_s, mode(statement_id order by statement_id) as statement_id
           from while_blocking group by session_id)
@@ -125,9 +116,9 @@ def _describe(tree: LockTree, row: dict[str, Any] | None) -> None:
 
 def who(row: dict[str, Any]) -> str:
     """A session for people: its application, else its role, or the kind of server process."""
-    if row["backend_type"] and row["backend_type"] != "client backend":
+    if row["backend_type"] and row["backend_type"] != CLIENT:
         return str(row["backend_type"])
-    return str(row["application_name"] or row["usename"] or "")
+    return str(row["application"] or row["user"] or "")
 
 
 def _edges(capture: Capture, roots: list[Root]) -> dict[Root, list[tuple[int, float, Waiter]]]:
@@ -142,10 +133,9 @@ def _edges(capture: Capture, roots: list[Root]) -> dict[Root, list[tuple[int, fl
           where (root_session_id, root_pid) in ({", ".join(map(str, roots))})),
         total as (select root_session_id, root_pid, pid, sum(wait_s) as seconds from chain group by all),
         edge as (
-          select l.*, c.root_session_id, c.root_pid, {LOCK_TARGET} as target,
+          select l.*, c.root_session_id, c.root_pid,
                  bool_or(l.blocker_kind = 'holder') over (partition by c.root_session_id, c.root_pid, l.ts, l.pid) as has_holder
-          from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid
-          left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0)
+          from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid)
         select root_session_id, root_pid, e.blocker_pid, e.pid, e.session_id,
                sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds, mode(target order by target) as target,
                count(distinct target) as targets, mode(e.mode order by e.mode) as mode,
@@ -170,7 +160,7 @@ def _describe_waiters(capture: Capture) -> dict[int, tuple[str, str]]:
     rows = capture.rows(
         """
         with waiting as (
-          select s.session_id, any_value(usename) as usename, any_value(application_name) as application_name,
+          select s.session_id, any_value(user) as user, any_value(application) as application,
                  any_value(backend_type) as backend_type, mode(statement_id order by statement_id) as statement_id
           from session_sample s where wait_class = 'Lock' and session_id in (select session_id from lock_wait) group by 1)
         select w.*, (select any_value(query) from statement t where t.statement_id = w.statement_id) as query from waiting w

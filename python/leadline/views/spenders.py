@@ -8,13 +8,6 @@ from typing import Any, TypeVar
 
 from leadline.capture.reader import Capture
 
-# The relation of a lock, or what else it is on, from lock_wait l and relation r.
-LOCKED_OBJECT = """case when r.relid is not null then r.nspname || '.' || r.relname
-    when l.relid <> 0 then 'relation ' || l.relid
-    when l.locktype = 'transactionid' then 'rows (waits for transactions)'
-    when l.locktype = 'advisory' then 'advisory lock ' || l.classid || '/' || l.objid
-    else l.locktype end"""
-
 
 @dataclass
 class Spender:
@@ -46,9 +39,13 @@ class Session(Spender):
 
 @dataclass(frozen=True)
 class ObjectTime:
-    """A relation, or another thing that is waited for: seconds its victims waited for its locks and its buffers."""
+    """A relation, or another thing that is waited for: seconds its victims waited for its locks and its buffers.
+
+    object_kind: a word. kind: of a relation, as its engine has it; else empty.
+    """
 
     object: str
+    object_kind: str
     kind: str
     seconds: float
     lock_s: float
@@ -104,8 +101,8 @@ def sessions(capture: Capture, limit: int = 10) -> First[Session]:
     rows = capture.rows(
         """
         with who as (
-          select session_id, any_value(pid) as pid, any_value(usename) as usename, any_value(datname) as datname,
-                 any_value(application_name) as application_name, any_value(client_addr) as client_addr,
+          select session_id, any_value(pid) as pid, any_value(user) as usename, any_value(database) as datname,
+                 any_value(application) as application_name, any_value(client) as client_addr,
                  any_value(backend_type) as backend_type,
                  coalesce(sum(weight_s) filter (in_db_time), 0) as seconds,
                  coalesce(sum(weight_s) filter (starts_with(state, 'idle in transaction')), 0) as idle_in_xact_s
@@ -170,13 +167,13 @@ BLOCK_TIME = """
              sum(seconds) as s
       from wait_time where in_db_time and wait_event is not null group by 1),
     block_time as (
-      select object, relkind, fork, block, 'content' as wait_kind,
+      select object, object_kind, relkind, fork, block, 'content' as wait_kind,
              case when at_right_edge then 'btree right-most leaf' else page_kind end as page_kind,
              waiters, peak_waiters as most_waiters, waiters_exclusive as exclusive,
              case when holder_seen > 0 then coalesce(holder_waits_for, 'CPU') else '' end as holder, wait_s as seconds
       from page_wait
       union all by name
-      select object, any_value(relkind) as relkind, fork, block, wait_kind, page_kind,
+      select object, any_value(object_kind) as object_kind, any_value(relkind) as relkind, fork, block, wait_kind, page_kind,
              sum(waiters)::bigint as waiters, max(waiters) as most_waiters, sum(waiters_exclusive)::bigint as exclusive, '' as holder,
              coalesce(any_value(w.s), 0) * sum(waiters) / sum(sum(waiters)) over (partition by wait_kind) as seconds
       from hot_block left join waited w using (wait_kind) where wait_kind <> 'content'
@@ -207,12 +204,13 @@ def objects(capture: Capture, limit: int = 10) -> First[ObjectTime]:
         f"""
         with {BLOCK_TIME},
         waiting as (  -- a waiter with several blockers is one waiter
-          select distinct ts, k.wait_s, pid, {LOCKED_OBJECT} as object, coalesce(r.relkind, '') as kind
-          from lock_wait l join lock_look k using (ts, session_id, pid)
-          left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0),
-        locks as (select object, any_value(kind) as kind, sum(wait_s) as s from waiting group by 1),
-        buffers as (select object, any_value(relkind) as kind, sum(seconds) as s from block_time group by 1)
-        select object, coalesce(l.kind, b.kind, '') as kind, coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
+          select distinct ts, k.wait_s, pid, object, object_kind, coalesce(relkind, '') as kind
+          from lock_wait join lock_look k using (ts, session_id, pid)),
+        locks as (select object, any_value(kind) as kind, any_value(object_kind) as object_kind, sum(wait_s) as s from waiting group by 1),
+        buffers as (
+          select object, any_value(relkind) as kind, any_value(object_kind) as object_kind, sum(seconds) as s from block_time group by 1)
+        select object, coalesce(l.object_kind, b.object_kind) as object_kind, coalesce(l.kind, b.kind, '') as kind,
+               coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
                coalesce(l.s, 0) + coalesce(b.s, 0) as seconds, count(*) over () as there
         from locks l full join buffers b using (object) order by seconds desc, object limit $1
         """,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from leadline.figures import count, fit, one_line, pad, percent, seconds, width_of
+from leadline.figures import bar, count, fit, one_line, pad, percent, seconds, width_of
 from leadline.findings import Evaluation, Finding
 from leadline.output import UNLIMITED, WIDTH, terminal_width, width_here
 from leadline.views.grid import Grid
@@ -63,13 +63,9 @@ def grid_lines(title: str, grid: Grid) -> Iterator[Text]:
         yield from wrapped(grid.rest, "dim")
 
 
-def bar(length: float, wait: str, width: int = BAR) -> Text:
-    """A bar of `length` 0 to 1 in the colour of the class, in eighths of a character."""
-    eighths = round(length * width * 8)
-    if length > 0:
-        eighths = max(eighths, 1)
-    text = "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
-    return Text(text, style=wait_class(wait).dark)
+def wait_bar(length: float, wait: str, width: int = BAR) -> Text:
+    """A bar of `length` 0 to 1 in the colour of the class."""
+    return Text(bar(length, width), style=wait_class(wait).dark)
 
 
 def findings_room(findings: Iterable[Finding]) -> int:

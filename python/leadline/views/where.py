@@ -6,9 +6,11 @@ so that missed passes make a result less certain and never smaller. Shares are o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from leadline.capture.manifest import CLIENT
 from leadline.capture.reader import Capture
 from leadline.views.wait_classes import rank
 
@@ -154,28 +156,46 @@ def time_step(window_s: float, period_s: float, most: int = 120) -> float:
     return round(step, 6)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The window in steps of one length. A rest of less than half a step is a part of the last one: a few passes say little of a height."""
+
+    length_s: float
+    last: int
+    end_s: float
+
+    @classmethod
+    def of(cls, window: Window) -> Steps:
+        length = time_step(window.window_s, 1 / window.rate_hz if window.rate_hz else 0)
+        return cls(length, max(math.floor(window.window_s / length + 0.5 + 1e-9), 1) - 1, max(window.window_s, length))
+
+    def number_of(self, ts: str) -> str:
+        """SQL: the step of a time, beside the view `capture` as c."""
+        return f"least(floor(({ts} - c.ts_from) / 1e9 / {self.length_s!r}), {self.last})"
+
+    def from_to(self, number: float) -> tuple[float, float]:
+        begins = number * self.length_s
+        return round(begins, 6), round(self.end_s if number == self.last else begins + self.length_s, 6)
+
+
 def over_time(capture: Capture, of: Window) -> list[Slice]:
     """Sessions active on average by class along the window. A step in which no pass was made has no slice at all."""
     if not of.ticks:
         return []
-    step = time_step(of.window_s, 1 / of.rate_hz if of.rate_hz else 0)
+    steps = Steps.of(of)
     rows = capture.rows(
-        """
+        f"""
         with pass as (
-          select floor((t.ts - c.ts_from) / 1e9 / $1) as step, sum(t.period_ns) / 1e9 as observed_s
+          select {steps.number_of("t.ts")} as step, sum(t.period_ns) / 1e9 as observed_s
           from tick t cross join capture c group by all),
         spent as (
-          select floor((s.ts - c.ts_from) / 1e9 / $1) as step, s.wait_class, sum(s.weight_s) as seconds
+          select {steps.number_of("s.ts")} as step, s.wait_class, sum(s.weight_s) as seconds
           from db_time s cross join capture c group by all)
         select step, coalesce(wait_class, 'CPU') as wait_class, coalesce(seconds, 0) / observed_s as aas
         from pass left join spent using (step)
-        """,
-        [step],
+        """
     )
-    slices = []
-    for row in rows:
-        from_s = row["step"] * step
-        slices.append(Slice(round(from_s, 6), round(min(from_s + step, max(of.window_s, step)), 6), row["wait_class"], row["aas"]))
+    slices = [Slice(*steps.from_to(row["step"]), row["wait_class"], row["aas"]) for row in rows]
     return sorted(slices, key=lambda s: (s.from_s, rank(s.wait_class)))
 
 
@@ -195,37 +215,33 @@ def lanes(capture: Capture, of: Window, most: int = 20) -> list[Lane]:
     """The busiest sessions along the window. Steps in which a session was idle, gone, or not looked at are left out."""
     if not of.ticks:
         return []
-    step = time_step(of.window_s, 1 / of.rate_hz if of.rate_hz else 0)
+    steps = Steps.of(of)
     rows = capture.rows(
-        """
+        f"""
         with sample as (
-          select session_id, pid, case when backend_type = 'client backend' then application_name else backend_type end as application_name,
+          select session_id, pid, case when backend_type = '{CLIENT}' then application else backend_type end as application_name,
                  ts, weight_s,
                  case when in_db_time then wait_class when starts_with(state, 'idle in transaction') then 'idle in transaction' end as kind
           from session_sample),
         busiest as (
-          select session_id, sum(weight_s) as s from sample where kind is not null group by 1 order by s desc, session_id limit $2),
+          select session_id, sum(weight_s) as s from sample where kind is not null group by 1 order by s desc, session_id limit $1),
         pass as (
-          select floor((t.ts - c.ts_from) / 1e9 / $1) as step, sum(t.period_ns) / 1e9 as observed_s
+          select {steps.number_of("t.ts")} as step, sum(t.period_ns) / 1e9 as observed_s
           from tick t cross join capture c group by all),
         spent as (
           select s.session_id, any_value(s.pid) as pid, any_value(s.application_name) as application_name,
-                 floor((s.ts - c.ts_from) / 1e9 / $1) as step, kind, sum(s.weight_s) as seconds
+                 {steps.number_of("s.ts")} as step, kind, sum(s.weight_s) as seconds
           from sample s join busiest using (session_id) cross join capture c where kind is not null group by s.session_id, step, kind)
         select pid, any_value(application_name) as application_name, step, arg_max(kind, seconds) as wait_class,
                max(seconds) / any_value(observed_s) as part
         from spent join pass using (step) group by session_id, pid, step order by session_id, step
         """,
-        [step, most],
+        [most],
     )
-    end = max(of.window_s, step)
-    found = []
-    for row in rows:
-        from_s = row["step"] * step
-        to_s = min(from_s + step, end)
-        name = row["application_name"] or ""
-        found.append(Lane(row["pid"], name, round(from_s, 6), round(to_s, 6), row["wait_class"], min(row["part"], 1.0)))
-    return found
+    return [
+        Lane(row["pid"], row["application_name"] or "", *steps.from_to(row["step"]), row["wait_class"], min(row["part"], 1.0))
+        for row in rows
+    ]
 
 
 def outside(capture: Capture) -> list[Outside]:
@@ -238,8 +254,9 @@ def outside(capture: Capture) -> list[Outside]:
                       when s.wait_class = 'Activity' then 'server processes, waiting for work'
                       else 'server processes, working' end as what,
                  case when s.state = 'hidden' then 'not known' else coalesce(s.wait_event, 'CPU') end as event,
-                 sum(s.weight_s * (1 - coalesce(case s.wait_class when 'CPU' then q.idle_part when 'Client' then q.wait_part end, 0))) as s
-          from session_sample s left join (select distinct session_id, idle_part, wait_part from session_queue) q using (session_id)
+                 sum(s.weight_s * (1 - coalesce(case s.wait_class when 'CPU' then q.idle_part when 'Client' then q.idle_wait_part end, 0)))
+                   as s
+          from session_sample s left join (select distinct session_id, idle_part, idle_wait_part from session_queue) q using (session_id)
           where not coalesce(in_db_time, false) group by all)
         select what, sum(s) as seconds, array_to_string(list(event order by s desc, event)[:3], ', ') as events
         from spent group by what order by seconds desc, what

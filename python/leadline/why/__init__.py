@@ -27,7 +27,7 @@ LAST_LINES = 10
 OF_SHELLS = (1, 2, 126, 127)
 OF_SIGNALS = 128
 REPORTED = "reported"
-# Told once of a process: its words stand behind a better cause, and a program is looked for in each folder of PATH.
+# Told once of a process: its words stand behind a better cause, and a program is looked for in each directory of PATH.
 ONCE = (REPORTED, "program_not_found")
 # Started by build systems to learn what happens: that they fail is an answer.
 PROBES = ("conftest", "cmTC_")

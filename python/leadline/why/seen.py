@@ -13,7 +13,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Process:
     """One process. forbidden: the call for which a filter ended it. said: the end of its error output, but for /dev/null; said_to: where
-    it went. exec_ns: when its program began. libraries: looked for in these folders and not found. stack, out_of_memory: why the kernel
+    it went. exec_ns: when its program began. libraries: looked for in these directories and not found. stack, out_of_memory: why the kernel
     ended it."""
 
     at: int

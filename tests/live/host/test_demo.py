@@ -107,8 +107,7 @@ def assert_the_sequence_costs_what_its_clients_wait(path: Path) -> None:
     with closing(open_capture(path)) as capture:
         page = capture.rows("select sum(wait_s) as s from page_wait where object = 'public.invoice_number'")[0]["s"]
         clients = capture.rows(
-            """select sum(weight_s) as s from session_sample
-            where application_name = 'invoice-batch' and wait_event = 'BufferContent' and in_db_time"""
+            "select sum(weight_s) as s from db_time where application_name = 'invoice-batch' and wait_event = 'BufferContent'"
         )[0]["s"]
     assert page == pytest.approx(clients, rel=0.05)
 
@@ -153,23 +152,23 @@ def test_a_foreign_folder_is_one_error_on_the_command_line(temporary: Path, tmp_
     with demo(temporary, tmp_path) as process:
         stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (2, "")
-    assert stderr.startswith("error: the folder contains files")
+    assert stderr.startswith("error: the directory contains files")
     assert "hint: " in stderr
 
 
 def test_only_an_earlier_demo_is_overwritten(tmp_path: Path) -> None:
-    folder = tmp_path / "x" / run.FOLDER
-    result = run.prepare_folder(folder)
+    folder = tmp_path / "x" / run.DIRECTORY
+    result = run.prepare_directory(folder)
     assert (result.capture, result.report) == (folder / "capture.leadline", folder / "report.html")
     (result.capture / "tick").mkdir(parents=True)
     (result.capture / "manifest.json").write_text("{}")
     result.report.write_text("<html>")
-    run.prepare_folder(folder)
+    run.prepare_directory(folder)
     assert list(folder.iterdir()) == []
 
     (folder / "thesis.txt").write_text("mine")
     with pytest.raises(LeadlineError, match="not from an earlier demo") as told:
-        run.prepare_folder(folder)
+        run.prepare_directory(folder)
     assert (told.value.kind, told.value.detail, told.value.where) == ("usage", "thesis.txt", str(folder))
     assert (folder / "thesis.txt").read_text() == "mine"
 
@@ -178,14 +177,14 @@ def test_a_capture_folder_that_is_no_capture_is_kept(tmp_path: Path) -> None:
     (tmp_path / "capture.leadline").mkdir()
     (tmp_path / "capture.leadline" / "notes.txt").write_text("mine")
     with pytest.raises(LeadlineError, match="not from an earlier demo"):
-        run.prepare_folder(tmp_path)
+        run.prepare_directory(tmp_path)
     assert (tmp_path / "capture.leadline" / "notes.txt").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LeadlineError) as told:
-        run.prepare_folder(tmp_path / "file" / run.FOLDER)
+        run.prepare_directory(tmp_path / "file" / run.DIRECTORY)
     assert told.value.kind == "storage"
 
 

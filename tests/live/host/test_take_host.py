@@ -11,14 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import wait_until
 from far_away import FAR, NEAR, FarAway, answer_each
+from host_loads import direct_reads, load, memory_hog
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
@@ -28,19 +26,6 @@ from leadline.probes.take import take
 
 ROOT = os.geteuid() == 0
 pytestmark = pytest.mark.timeout(180)
-
-
-@contextmanager
-def load(code: str, *arguments: str, name: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that names itself, says that it runs, and is killed afterwards with all it started."""
-    head = f"import ctypes, sys; ctypes.CDLL(None).prctl(15, {name.encode()!r}); print('up', flush=True)\n"
-    process = subprocess.Popen([sys.executable, "-c", head + code, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "up\n"
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def found(path: Path, rule: str) -> list[Finding]:
@@ -196,19 +181,7 @@ def test_short_processes_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="bytes of others are read as root")
 def test_direct_io_is_found_at_its_device(tmp_path: Path) -> None:
-    file = tmp_path / "data"
-    with open(file, "wb") as out:
-        out.write(os.urandom(64 << 20))
-        out.flush()
-        os.fsync(out.fileno())
-    device = file.stat().st_dev
-    if not Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
-        pytest.skip("the kernel has the temporary folder on no block device")
-    code = (
-        "import mmap, os\nfd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT); buffer = mmap.mmap(-1, 1 << 20)\n"
-        "while True:\n    for at in range(64): os.preadv(fd, [buffer], at << 20)"
-    )
-    with load(code, str(file), name="leaddirect"):
+    with direct_reads(tmp_path, "leaddirect"):
         path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
     (finding,) = found(path, "DEVICE-SATURATED")
     assert "leaddirect" in finding.statement and finding.cost_s is not None and finding.cost_s > 1
@@ -248,44 +221,9 @@ def lose_segments(path: Path) -> None:
         answering.join()
 
 
-def new_group(limit: int) -> Path | None:
-    """A control group with a limit of memory, of either version; None where none can be made."""
-    for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        group = Path(base) / f"leadline-test-{os.getpid()}"
-        try:
-            group.mkdir()
-            (group / file).write_text(str(limit))
-            return group
-        except OSError:
-            if group.exists():
-                group.rmdir()
-    return None
-
-
-@contextmanager
-def memory_group(limit: int) -> Iterator[Path]:
-    group = new_group(limit)
-    if group is None:
-        pytest.skip("no control group with a limit of memory can be made here")
-    try:
-        yield group
-    finally:
-        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), what="the killed process to leave its group")
-        group.rmdir()
-
-
 def test_a_memory_hog_in_a_control_group_is_found(tmp_path: Path) -> None:
-    file = tmp_path / "data"
-    with open(file, "wb") as out:
-        out.write(os.urandom(1 << 20) * 96)
-        out.flush()
-        os.fsync(out.fileno())
-        os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # else its pages are charged to this process, and not to the hog
-    code = "import os\nfd = os.open(sys.argv[1], os.O_RDONLY)\nwhile True:\n    for at in range(96): os.pread(fd, 1 << 20, at << 20)"
-    with memory_group(48 << 20) as group:
-        head = "open(sys.argv[2] + '/cgroup.procs', 'w').write('0')\n"
-        with load(head + code, str(file), str(group), name="leadhog"):
-            path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
+    with memory_hog(tmp_path, "leadhog") as group:
+        path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
         findings = {f.subject: f for f in found(path, "MEMORY-PRESSURE")}
         finding = findings[f"memory of control group /{group.name}"]
         assert "leadhog" in finding.statement

@@ -297,6 +297,26 @@ def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path
 
 
 @needs_bpf
+def test_a_trace_ends_although_calls_come_faster_than_they_are_read(tmp_path: Path) -> None:
+    """Five programs on each CPU make calls without end: the reader's part of the CPUs is too small to keep up with them."""
+    loop = f"import os\nprint(flush=True)\nwhile os.getppid() == {os.getpid()}: os.getppid()"
+    with ExitStack() as stack:
+        some = range(5 * len(os.sched_getaffinity(0)))
+        busy = [stack.enter_context(background([sys.executable, "-c", loop], stdout=subprocess.PIPE)) for _ in some]
+        for process in busy:
+            assert process.stdout is not None
+            process.stdout.readline()
+        pids, out = [process.pid for process in busy], str(tmp_path / "x")
+        options = f"pids={pids}, for_s=2.0, out=Path({out!r}), budget=100.0, ring_bytes=1 << 22"
+        code = f"from pathlib import Path\nfrom leadline.probes.trace import trace\ntrace({options})"
+        subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
+    with closing(open_capture(tmp_path / "x.leadline")) as capture:
+        [row] = capture.rows("select sum(calls) as calls, sum(lost_records) as lost from thread_time")
+        kept = capture.scalar("select count(*) from syscall")
+    assert row["lost"] > 0 and kept < row["calls"] <= kept + row["lost"]
+
+
+@needs_bpf
 def test_stacks_give_way_to_ends_and_names_of_threads(programs: Path, tmp_path: Path) -> None:
     """300 processes fail and end at the same time: their stacks would fill the ring eight times."""
     with traced(programs, "burst", 300, out=tmp_path, ring_bytes=1 << 19) as (capture, _):

@@ -1,5 +1,43 @@
 """All scenarios: importing this registers them."""
 
-from matrix.scenarios import clean, clients, ddl, failed, locks, pages, sessions, statements, storage, tables, wal
+from matrix.scenarios import (
+    clean,
+    clients,
+    ddl,
+    failed,
+    host,
+    locks,
+    network,
+    ordinary,
+    packets,
+    pages,
+    pooled,
+    sessions,
+    standbys,
+    statements,
+    storage,
+    tables,
+    thrown_away,
+    wal,
+)
 
-__all__ = ["clean", "clients", "ddl", "failed", "locks", "pages", "sessions", "statements", "storage", "tables", "wal"]
+__all__ = [
+    "clean",
+    "clients",
+    "ddl",
+    "failed",
+    "host",
+    "locks",
+    "network",
+    "ordinary",
+    "packets",
+    "pages",
+    "pooled",
+    "sessions",
+    "standbys",
+    "statements",
+    "storage",
+    "tables",
+    "thrown_away",
+    "wal",
+]

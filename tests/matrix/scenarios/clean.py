@@ -14,6 +14,7 @@ from standby import Standby
 from matrix.ground import Ground
 from matrix.scenario import Truth, scenario
 from matrix.scenarios.ddl import SLOW_VACUUM, vacuumed_slowly
+from matrix.steps import looks, pays
 
 
 @scenario(clean=True, settings={"max_wal_size": "8GB"})
@@ -36,11 +37,7 @@ def clean_read_only(g: Ground) -> Iterator[Truth]:
     """Look-ups by key of four clients at a pace."""
     g.table("account", 20000)
 
-    def look(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("select v from account where id = %s", [choice(range(1, 20_001))])
-        stop.wait(0.02)
-
-    g.repeat("web", look, 4)
+    g.repeat("web", looks(20_000, 0.02), 4)
     yield list
 
 
@@ -91,11 +88,7 @@ def clean_many_idle(g: Ground) -> Iterator[Truth]:
     for _ in range(80):
         g.connect("pool")
 
-    def look(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("select v from account where id = %s", [choice(range(1, 1001))])
-        stop.wait(0.05)
-
-    g.repeat("web", look)
+    g.repeat("web", looks(1000))
     yield list
 
 
@@ -117,11 +110,7 @@ def clean_backup_running(g: Ground) -> Iterator[Truth]:
     thread.start()
     g.wait_for("application_name = 'pg_basebackup' and state = 'active'")
 
-    def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("update account set v = v + 1 where id = %s", [choice(range(1, 20_001))])
-        stop.wait(0.05)
-
-    g.repeat("pay", pay, 2)
+    g.repeat("pay", pays(20_000), 2)
     yield list
     g.ended.set()
     thread.join(10)
@@ -138,12 +127,8 @@ def clean_vacuum_running(g: Ground) -> Iterator[Truth]:
         db.execute("vacuum account")
         stop.wait(0.5)
 
-    def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("update account set v = v + 1 where id = %s", [choice(range(1, 100_001))])
-        stop.wait(0.05)
-
     g.begin("maintenance", vacuum)
-    g.repeat("pay", pay, 2)
+    g.repeat("pay", pays(100_000), 2)
     yield list
 
 
@@ -156,11 +141,7 @@ def clean_replication_healthy(g: Ground) -> Iterator[Truth]:
         g.sql("select pg_reload_conf()")
         wait_until(lambda: g.sql("select 1 from pg_stat_replication where sync_state = 'sync'"), what="a synchronous standby")
 
-        def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-            db.execute("update account set v = v + 1 where id = %s", [choice(range(1, 1001))])
-            stop.wait(0.05)
-
-        payers = g.repeat("pay", pay, 2)
+        payers = g.repeat("pay", pays(1000), 2)
         yield list
         g.stop(payers)
 
@@ -193,9 +174,5 @@ def clean_autovacuum_running(g: Ground) -> Iterator[Truth]:
     g.sql("update account set v = 1 where id % 10 = 0")
     vacuumed_slowly(g)
 
-    def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("update account set v = v + 1 where id = %s", [choice(range(1, 100_001))])
-        stop.wait(0.05)
-
-    g.repeat("pay", pay, 2)
+    g.repeat("pay", pays(100_000), 2)
     yield list

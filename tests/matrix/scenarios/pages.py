@@ -34,13 +34,36 @@ def numbers_of_one_sequence(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("SEQUENCE-PAGE", "sequence public.Hot Numbers", asleep())]
 
 
-@scenario(busy=True, beside=(*EFFECTS, "ROW-HOTSPOT", "HOT-BLOCK"))
-def rows_of_one_page(g: Ground) -> Iterator[Truth]:
+def updates_of_one_page(g: Ground) -> None:
     """Sixteen sessions update a row each, and all rows lie on one page."""
     g.sql("create table counters (id int, v int)")
     g.sql("insert into counters select n, 0 from generate_series(1, 16) n")
     g.storm("\\set n random(1, 16)\ndo $$ begin for i in 1..30 loop update counters set v = v + 1 where id = {n}; end loop; end $$".replace("{n}", "(pg_backend_pid() % 16) + 1"), 16)  # noqa: E501
+
+
+@scenario(busy=True, beside=(*EFFECTS, "ROW-HOTSPOT", "HOT-BLOCK"))
+def rows_of_one_page(g: Ground) -> Iterator[Truth]:
+    """Sixteen sessions update a row each, and all rows lie on one page."""
+    updates_of_one_page(g)
     yield lambda: [Expected("HOT-HEAP-PAGE", "table public.counters")]
+
+
+@scenario(busy=True, tier="sql", window_s=6.0, beside=(*EFFECTS, "ROW-HOTSPOT"), never=("HOT-HEAP-PAGE", "HOT-BLOCK"))
+def rows_of_one_page_seen_over_sql(g: Ground) -> Iterator[Truth]:
+    """The same over SQL, where the server does not show pages."""
+    updates_of_one_page(g)
+    g.wait_for("lower(wait_event) in ('buffercontent', 'buffer_content')")
+    yield lambda: [Expected("BUFFER-WAITS-UNNAMED", "buffer content locks", None, ("could not be seen over SQL; mostly in: do",))]
+
+
+@scenario(busy=True, beside=(*EFFECTS, "BUFFER-WAITS-UNNAMED", "RELATION-EXTEND"))
+def entries_of_a_gin_index_that_are_pending(g: Ground) -> Iterator[Truth]:
+    """Twelve sessions insert into a table with a GIN index: its list of pending entries has one page that all need."""
+    g.sql("create unlogged table doc (words int[])")
+    g.sql("create index doc_words on doc using gin (words)")
+    g.storm("insert into doc select array[1, 2, n] from generate_series(1, 20) n", 12)
+    g.wait_for("wait_event in ('BufferContent', 'buffer_content')")
+    yield lambda: [Expected("HOT-BLOCK", "gin meta pages of public.doc_words")]
 
 
 @scenario(busy=True, beside=(*EFFECTS, "HOT-BLOCK", "BUFFER-WAITS-UNNAMED", "HOT-HEAP-PAGE"))

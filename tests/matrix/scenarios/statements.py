@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
-from conftest import wait_until
+from conftest import no_oracle, wait_until
+from leadline.engines.postgres.server.binaries import host_dirs
+from servers import Fetched
 
 from matrix.ground import Ground, Stopwatch
 from matrix.scenario import Expected, Truth, scenario
@@ -26,8 +29,10 @@ def orders(g: Ground) -> None:
     g.sql("vacuum analyze orders")
 
 
-def flips(g: Ground, look: Any, flip: Any) -> Iterator[Truth]:
-    """A client runs look a hundred times, then flip, then look again. The truth is its own clock, less what a call took before."""
+def loses(g: Ground, look: Any, flip: Any) -> Callable[[], float]:
+    """A client runs look a hundred times, then flip, then look again and again. Gives the seconds that it has lost by that in the
+    window, by its own clock: less what a call took before.
+    """
     watch, before_s, flipped = Stopwatch(), [], threading.Event()
 
     def step(db: psycopg.Connection[Any], stop: threading.Event) -> None:
@@ -46,11 +51,19 @@ def flips(g: Ground, look: Any, flip: Any) -> Iterator[Truth]:
     g.begin("shop", step)
     wait_until(flipped.is_set, what="the other plan")
 
-    def truth() -> list[Expected]:
+    def lost_s() -> float:
         calls = sum(g.window.ts_from <= end <= g.window.ts_to for _, end in watch.spans)
-        lost_s = watch.within(g.window) - calls * sum(before_s) / len(before_s)
+        return watch.within(g.window) - calls * sum(before_s) / len(before_s)
+
+    return lost_s
+
+
+def flips(g: Ground, look: Any, flip: Any) -> Iterator[Truth]:
+    lost_s = loses(g, look, flip)
+
+    def truth() -> list[Expected]:
         [[number]] = g.sql("select queryid from pg_stat_statements where query ~ '^(select|prepare).* from orders where'")
-        return [Expected("PLAN-FLIP", f"statement {number}", lost_s)]
+        return [Expected("PLAN-FLIP", f"statement {number}", lost_s())]
 
     yield truth
 
@@ -100,6 +113,33 @@ def statement_that_takes_long_to_plan(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("PLANNING-TIME", "planning", watch.within(g.window), says)]
 
 
+def with_llvm(major: int) -> Fetched:
+    """The host's own server: those that tests fetch are built without LLVM."""
+    for host in host_dirs():
+        if host.major == major and (Path(host.bin_dir).parent / "lib" / "llvmjit.so").exists():
+            return Fetched(major, host.version, "host", str(host.bin_dir))
+    no_oracle(f"PostgreSQL {major} of this host is not installed, or has no JIT: apt-get install postgresql-{major}")
+
+
+@scenario(majors=(15,), fetched=with_llvm, settings=COUNTED, window_s=6.0, busy=True, beside=EFFECTS)
+def expressions_compiled_for_each_call(g: Ground) -> Iterator[Truth]:
+    """A short report is compiled anew for each of its calls, as the planner takes it to be expensive."""
+    g.sql("create extension pg_stat_statements")
+    g.sql("create table fact as select n as a, n % 11 as b from generate_series(1, 5000) n")
+    g.sql("analyze fact")
+    sums = ", ".join(f"sum(a * {n} + b) filter (where a + {n} > b)" for n in range(20))
+
+    def look(db: psycopg.Connection[Any]) -> None:
+        db.execute(f"select {sums} from fact", prepare=False).fetchall()
+
+    def compile_all(db: psycopg.Connection[Any]) -> None:
+        for setting in ("jit = on", "jit_above_cost = 0", "jit_inline_above_cost = 0", "jit_optimize_above_cost = 0"):
+            db.execute(f"set {setting}", prepare=False)
+
+    lost_s = loses(g, look, compile_all)
+    yield lambda: [Expected("JIT-COST", "JIT compilation", lost_s(), ("One statement of", "select sum(a"), "high")]
+
+
 PARALLEL = {name: 0 for name in ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size")}
 
 
@@ -119,7 +159,7 @@ def plans_without_their_parallel_workers(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("PARALLEL-STARVED", "parallel workers", None, says)]
 
 
-@scenario(window_s=12.0)  # the statement of an idle session is known once a sample has seen it run
+@scenario(window_s=5.0)
 def one_statement_for_each_row(g: Ground) -> Iterator[Truth]:
     """A loop of the application looks up rows one by one, each in a transaction of its own. The truth is how long its
     backend slept, as the scheduler counts."""

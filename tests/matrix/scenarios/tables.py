@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from conftest import wait_until
 
-from matrix.ground import Ground
+from matrix.ground import Ground, Stopwatch
 from matrix.scenario import Expected, Truth, scenario
 from matrix.scenarios.ddl import SLOW_VACUUM
 from matrix.scenarios.locks import holds
@@ -136,3 +136,74 @@ def temporary_tables_without_end(g: Ground) -> Iterator[Truth]:
 
     g.repeat("job", job, 2)
     yield lambda: [Expected("CATALOG-BLOAT", "system catalogs", None, ("database postgres", "create temp table work"))]
+
+
+@scenario(settings={"autovacuum": True, "autovacuum_naptime": "1s", "deadlock_timeout": "400ms"}, window_s=6.0,
+          thresholds={"cancel_again": 1}, never=("LOCK-CONVOY", "TIMEOUT-REPEATED"))  # fmt: skip
+def migration_that_cancels_autovacuum(g: Ground) -> Iterator[Truth]:
+    """Each time a slow worker is in the table, a migration asks for its lock: the worker gives way and begins anew."""
+    often = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1"
+    g.sql(f"create table account (id int, t text) with ({SLOW_VACUUM}, {often})")
+    g.sql("insert into account select n, repeat('x', 500) from generate_series(1, 5000) n")
+    g.sql("delete from account where id % 2 = 0")
+    at_work = "select pid from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%public.account%'"
+    wait_until(lambda: g.sql(at_work), what="a worker in the table")
+    watch, waits = Stopwatch(), Stopwatch()
+
+    def migrate(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        if db.execute(at_work).fetchall():
+            with watch.on():
+                db.execute("alter table account alter t set default 'x'")
+        stop.wait(0.1)
+
+    [client] = g.begin("migrate", migrate)
+
+    def truth() -> list[Expected]:
+        # the others came when it had gone; of one at the very end nobody knows yet whether the worker leaves the table
+        waits.spans = [(begin, end) for begin, end in watch.spans if end - begin > 0.3e9 and end <= g.window.ts_to - 0.5e9]
+        says = ("application migrate waited", "alter table account", f"pid {client.pid}")
+        return [Expected("AUTOVACUUM-CANCELLED", "table public.account", waits.within(g.window), says)]
+
+    yield truth
+
+
+@scenario(thresholds={"idle_connections": 20})
+def pools_whose_connections_do_nothing(g: Ground) -> Iterator[Truth]:
+    """Two pools keep connections that nobody uses. A third works now and then."""
+    for name, number in (("api", 25), ("reports", 12)):
+        for _ in range(number):
+            g.connect(name)
+
+    def work(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select 1")
+        stop.wait(0.2)
+
+    g.repeat("web", work, 4)
+    says = ("37 connections did nothing", "most are of application api", "(25)")
+    yield lambda: [Expected("IDLE-CONNECTIONS", "idle connections", None, says, figures={"sessions": 25})]
+
+
+@scenario(settings=NOBODY_COMES, thresholds={"bloat_bytes": 500_000})
+def indexes_that_a_mass_delete_has_left_large(g: Ground) -> Iterator[Truth]:
+    """Nearly all rows of a table have been deleted and vacuumed. Another table is as large and keeps its rows."""
+    for name in ("job", "whole"):
+        g.sql(f"create table {name} (id bigint primary key, note text)")
+        g.sql(f"insert into {name} select n, 'x' from generate_series(1, 60000) n")
+    g.sql("create index by_note on job (lower(note), id)")
+    g.sql("delete from job where id % 100 > 0")
+    g.sql("vacuum analyze job, whole")
+    pages = {name: n for name, n in g.sql("select relname, relpages from pg_class where relname in ('job_pkey', 'by_note')")}
+    yield lambda: [Expected("INDEX-BLOAT", f"index public.{name}", figures={"pages": pages[name], "entries": 600}) for name in pages]
+
+
+@scenario()
+def large_objects_that_rows_have_left_behind(g: Ground) -> Iterator[Truth]:
+    """Rows with large objects are deleted; the objects of the others are named by an oid, and those of another table by a text."""
+    g.sql("create table document (id int, body oid)")
+    g.sql("insert into document select n, lo_from_bytea(0, 'x') from generate_series(1, 300) n")
+    g.sql("create table by_text as select lo_from_bytea(0, 'x')::text as body from generate_series(1, 50) n")
+    g.sql("delete from document where id <= 120")
+    [(database,)] = g.sql("select current_database()")
+    says = ("no column names 120 of the 350 large objects",)
+    figures = {"objects": 350, "orphans": 120}
+    yield lambda: [Expected("ORPHANED-LARGE-OBJECTS", f"large objects of database {database}", None, says, figures=figures)]

@@ -1,4 +1,4 @@
-"""WAL, standbys, slots, the archive, checkpoints, and settings that risk them."""
+"""WAL, synchronous standbys, slots, the archive, checkpoints, and settings that risk them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from conftest import in_memory, wait_until
-from standby import Standby, receiver
+from standby import receiver
 
 from matrix.ground import Ground, Stopwatch
 from matrix.scenario import Expected, Truth, scenario
@@ -145,51 +144,6 @@ def large_records_fight_for_wal_buffers(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("WAL-CONTENTION", "write-ahead log")]
 
 
-def stands_by(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
-    """From now on the standby is captured. Gives a session on it."""
-    g.target = standby
-    reader = psycopg.connect(standby.dsn, autocommit=True, application_name="report")
-    g.stack.callback(reader.close)
-    return reader
-
-
-def replay_waits(standby: Standby, *events: str) -> None:
-    query = "select 1 from pg_stat_activity where backend_type = 'startup' and wait_event = any (%s)"
-    with psycopg.connect(standby.dsn, autocommit=True) as asker:
-        wait_until(lambda: asker.execute(query, [list(events)]).fetchone(), what="a conflict of replay")
-
-
-@scenario()
-def replay_waits_for_a_snapshot(g: Ground) -> Iterator[Truth]:
-    """A session of the standby has left a transaction open that still sees what vacuum has removed on the primary."""
-    with in_memory(), Standby(g.server.private) as standby:
-        reader = stands_by(g, standby)
-        g.sql("create table seen as select generate_series(1, 1000) as id")
-        wait_until(lambda: reader.execute("select to_regclass('seen')").fetchone() != (None,), what="the table on the standby")
-        wait_until(lambda: reader.execute("select count(*) from seen").fetchone() == (1000,), what="its rows")
-        reader.execute("begin isolation level repeatable read; select count(*) from seen")
-        g.sql("delete from seen where id < 900")
-        g.sql("vacuum seen")
-        replay_waits(standby, "RecoveryConflictSnapshot")
-        pid = reader.info.backend_pid
-        says = (f"pid {pid} (idle in transaction, application report) held the oldest snapshot",)
-        yield lambda: [Expected("REPLAY-CONFLICT", "replay", g.window.seconds, says, "medium")]
-
-
-@scenario(beside=("IDLE-IN-XACT",))
-def replay_waits_for_a_lock(g: Ground) -> Iterator[Truth]:
-    """A session of the standby has a table locked that is altered on the primary."""
-    with in_memory(), Standby(g.server.private) as standby:
-        reader = stands_by(g, standby)
-        g.sql("create table seen (id int)")
-        wait_until(lambda: reader.execute("select to_regclass('seen')").fetchone() != (None,), what="the table on the standby")
-        reader.execute("begin; lock table seen in access share mode")
-        g.start(g.connect("migration"), "alter table seen add column more int")
-        replay_waits(standby, "relation")
-        says = (f"pid {reader.info.backend_pid} (idle in transaction, application report) held the lock",)
-        yield lambda: [Expected("REPLAY-CONFLICT", "replay", g.window.seconds, says, "medium")]
-
-
 @scenario(thresholds={"shared_buffers_gb": 0.125}, settings={"huge_pages": False, "shared_buffers": "128MB"})
 def large_buffers_with_small_pages(g: Ground) -> Iterator[Truth]:
     """shared_buffers counts as large here, and huge pages are off."""
@@ -211,21 +165,3 @@ def row_held_by_a_commit_that_cannot_end(g: Ground) -> Iterator[Truth]:
         Expected("SYNC-STANDBY-GONE", "synchronous standby gone", commit.within(g.window), ("missing: gone",), "critical"),
         Expected("BLOCK-CHAIN", f"pid {payer.info.backend_pid}", watch.within(g.window), ("blocked 2 sessions",), "high"),
     ]
-
-
-@scenario(thresholds={"horizon_xids": 200})
-def old_snapshot_of_a_standby(g: Ground) -> Iterator[Truth]:
-    """hot_standby_feedback is on, and a report on the standby has an old snapshot: the primary keeps dead rows for it."""
-    with in_memory(), Standby(g.server.private) as standby:
-        reader = stands_by(g, standby)
-        g.target = g.server.private
-        reader.execute("alter system set hot_standby_feedback = on")
-        reader.execute("alter system set wal_receiver_status_interval = 1")
-        reader.execute("select pg_reload_conf()")
-        reader.execute("begin isolation level repeatable read; select count(*) from pg_class")
-        wait_until(lambda: g.sql("select 1 from pg_stat_replication where backend_xmin is not null"), what="the standby's feedback")
-        with g.server.connect() as db:
-            for _ in range(300):
-                db.execute("select txid_current()")
-        age = "select max(age(backend_xmin))::float8 from pg_stat_replication"
-        yield lambda: [Expected("XMIN-HORIZON", "standby feedback of walreceiver", figures={"age_xids": g.sql(age)[0][0]})]

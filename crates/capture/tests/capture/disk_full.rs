@@ -8,7 +8,7 @@ use std::process::Command;
 use leadline_capture::{spec, BatchBuilder, Error, StorageOp, TableWriter, Value, WriterOptions};
 
 use crate::scratch::{files, read, Scratch};
-use leadline_noise::Random;
+use leadline_testdata::Random;
 
 /// Writes about 8 kB that do not compress.
 fn write_noise(writer: &mut TableWriter, random: &mut Random) -> Result<(), Error> {

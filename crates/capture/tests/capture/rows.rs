@@ -9,7 +9,7 @@ use leadline_capture::{
 };
 
 use crate::scratch::{read, Scratch};
-use leadline_noise::Random;
+use leadline_testdata::Random;
 
 /// Asserts that a segment has exactly these rows under the table's types.
 fn assert_rows(segment: &std::path::Path, schema: &SchemaRef, written: &[RecordBatch]) {

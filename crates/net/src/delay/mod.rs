@@ -15,7 +15,7 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ use serde_json::{json, Value};
 
 use crate::address::{resolve, Place};
 use crate::echo::listen;
-use crate::histogram::Times;
+use leadline_histogram::Times;
+use parking_lot::Mutex;
 use worker::Worker;
 
 /// What to do to the bytes.
@@ -151,7 +152,7 @@ impl Delay {
 
     /// Our addresses of the connections to the server that are open now.
     pub fn upstream(&self) -> Vec<SocketAddr> {
-        self.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.upstream.lock().clone()
     }
 
     /// Closes all connections, and tells what was done.

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::PoisonError;
 
 use crate::address::{connect_outcome, set_option, start_connect, tcp_socket, Address};
 use crate::clock::now_ns;
@@ -308,7 +307,7 @@ impl Worker {
             let copy = pair.ends[1].fd.try_clone().ok()?;
             TcpStream::from(copy).local_addr().ok()
         });
-        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = addresses.collect();
+        *self.upstream.lock() = addresses.collect();
     }
 
     fn watch(&self, fd: i32, what: u64, events: u32) -> io::Result<()> {

@@ -1,8 +1,6 @@
-//! PostgreSQL's protocol, version 3.0, as a client: no more of it than is to be measured.
+//! Sessions with a PostgreSQL server; its messages are those of `leadline-protocol`.
 
-mod md5;
 mod message;
-mod scram;
 mod session;
 
 pub use session::{ask_for_tls, Login, Phases, Session, SslMode};

@@ -4,14 +4,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use leadline_protocol::frontend::{startup, Out, SSL_REQUEST};
+use leadline_protocol::md5;
+use leadline_protocol::scram::{Refused, Scram};
 use serde_json::{json, Value};
 
 use crate::address::{connect, resolve, Address, Place};
+use crate::channel::Channel;
 use crate::clock::now_ns;
 use crate::fault::{Fault, Outcome};
 use crate::link::Link;
-use crate::postgres::message::{error, head, startup, Out, SSL_REQUEST};
-use crate::postgres::{md5, scram::Scram};
+use crate::postgres::message::{error, head};
 use crate::tls::{self, Check};
 
 const STATEMENT: &str = "leadline_ping";
@@ -117,6 +120,10 @@ fn request_tls(link: &mut Link) -> Outcome<bool> {
     }
 }
 
+fn refused(Refused(text): Refused) -> Fault {
+    Fault::protocol("authenticate", text)
+}
+
 /// A session that is ready for a query.
 pub struct Session {
     /// Its connection.
@@ -205,16 +212,16 @@ impl Session {
                         return Err(Fault::new("authenticate", "unsupported", "the server offers no SCRAM-SHA-256"));
                     }
                     password()?;
-                    let first = scram.insert(Scram::new()?).first();
+                    let first = scram.insert(Scram::new().map_err(refused)?).first();
                     [b"SCRAM-SHA-256\0".as_slice(), &(first.len() as u32).to_be_bytes(), first.as_bytes()].concat()
                 }
                 11 => match scram.as_mut() {
-                    Some(scram) => scram.last(rest, password()?)?.into_bytes(),
+                    Some(scram) => scram.last(rest, password()?).map_err(refused)?.into_bytes(),
                     None => return Err(Fault::protocol("authenticate", "SCRAM goes on before it began")),
                 },
                 12 => match scram.as_ref() {
                     Some(scram) => {
-                        scram.check(rest)?;
+                        scram.check(rest).map_err(refused)?;
                         continue;
                     }
                     None => return Err(Fault::protocol("authenticate", "SCRAM ends before it began")),
@@ -304,12 +311,17 @@ impl Session {
 
     /// A simple query, of which only the time is kept.
     pub fn query(&mut self, sql: &str) -> Outcome<i64> {
-        self.exchange("query", &Out::default().message(b'Q', &[sql.as_bytes(), b"\0"].concat()).0, &mut |_, _| true)
+        self.exchange("query", &Out::default().query(sql.as_bytes()).0, &mut |_, _| true)
+    }
+
+    /// The connection itself, for a client that reads and writes it in its own way; None if it has failed.
+    pub fn into_channel(self) -> Option<Channel> {
+        self.link.into_channel()
     }
 
     /// Says good-bye; the server ends the session in its own time.
     pub fn close(mut self) {
         self.link.phase = "close";
-        let _ = self.link.send(&Out::default().message(b'X', &[]).0); // it is over either way
+        let _ = self.link.send(&Out::default().terminate().0); // it is over either way
     }
 }

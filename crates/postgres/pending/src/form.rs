@@ -32,7 +32,7 @@ pub struct Form {
     start: (usize, usize),
     /// The bits at the end of a header that tell: `t_infomask2` from bit 16, `t_infomask` from bit 32, `t_hoff` from bit 48, the first
     /// byte of the null bitmap from bit 56.
-    telling: u64,
+    form_bits: u64,
 }
 
 /// What the header of a tuple tells alone, and the bits by which it does.
@@ -163,8 +163,8 @@ impl Form {
         }
         let infomask = HEAP_HASNULL | HEAP_HASVARWIDTH | HEAP_MOVED | HEAP_HASOID_OLD | MULTIXACT_BITS;
         let in_bitmap = columns.iter().zip(0..8).filter(|(c, _)| c.is_dropped).fold(0, |bits, (_, i)| bits | 1u64 << i);
-        let telling = u64::from(HEAP_NATTS_MASK) << 16 | u64::from(infomask) << 32 | 0xff << 48 | in_bitmap << 56;
-        Form { columns, dropped, packed, walked, start, telling }
+        let form_bits = u64::from(HEAP_NATTS_MASK) << 16 | u64::from(infomask) << 32 | 0xff << 48 | in_bitmap << 56;
+        Form { columns, dropped, packed, walked, start, form_bits }
     }
 
     /// Calls `each` with the rows of a page that are old and that `counts` is true of.
@@ -197,8 +197,8 @@ impl Form {
             // A sound header has them: t_hoff is a multiple of 8.
             let end = tuple.get(16..24).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from_le_bytes(*b));
             let told = &mut known[(end >> 32) as usize & usize::from(HEAP_HASNULL)];
-            let is_told = end & self.telling == told.bits && tuple.len() >= usize::from((end >> 48) as u8);
-            if !is_told && !self.tell(tuple, end & self.telling, told) {
+            let is_told = end & self.form_bits == told.bits && tuple.len() >= usize::from((end >> 48) as u8);
+            if !is_told && !self.tell(tuple, end & self.form_bits, told) {
                 looked.unread_rows += 1;
                 continue;
             }

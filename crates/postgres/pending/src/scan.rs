@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_bytes::ReadBuffer;
@@ -11,6 +10,7 @@ use leadline_page::postgres::heap::TupleHeader;
 use leadline_page::postgres::{checksum, is_new, Header};
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::xact::{Status, Xacts};
+use parking_lot::Mutex;
 
 use crate::index::{btree_meta, gin_page, hash_meta, GinPage};
 use crate::reason::Reason;
@@ -131,7 +131,7 @@ pub fn scan(
             scope.spawn(move || {
                 if let Err(e) = work(shared) {
                     shared.stop.store(true, Relaxed);
-                    lock(&shared.error).get_or_insert(e);
+                    shared.error.lock().get_or_insert(e);
                 }
                 shared.running.fetch_sub(1, Relaxed);
                 main.unpark();
@@ -144,16 +144,12 @@ pub fn scan(
             std::thread::park_timeout(Duration::from_millis(50));
         }
     });
-    let error = lock(&shared.error).take();
+    let error = shared.error.lock().take();
     match error {
         Some(e) => Err(e),
         None if shared.stop.load(Relaxed) => Ok(None),
-        None => Ok(Some(shared.tallies.into_inner().unwrap_or_else(PoisonError::into_inner))),
+        None => Ok(Some(shared.tallies.into_inner())),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Blocks to look at: of most indexes the first one tells.
@@ -165,7 +161,7 @@ fn blocks_of(relation: &Relation) -> u32 {
 }
 
 fn next_piece(shared: &Shared<'_>) -> Option<(usize, u32)> {
-    let mut next = lock(&shared.next);
+    let mut next = shared.next.lock();
     loop {
         let relation = shared.relations.get(next.0)?;
         if shared.stop.load(Relaxed) {
@@ -236,7 +232,7 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
 fn hand_over(shared: &Shared<'_>, open: Option<(usize, HeapFile, Living, Tally)>) {
     if let Some((number, _, living, mut tally)) = open {
         tally.reasons.clone_from(living.reasons());
-        lock(&shared.tallies)[number].add(&tally);
+        shared.tallies.lock()[number].add(&tally);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sums of a window.
 
 use crate::kept::{Description, Pass, Recent, Run, Session};
-use crate::queue::{Doing, Queue};
+use crate::queue::{Doing, Queue, Sample};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a session used is averaged over the last seconds.
@@ -79,12 +79,13 @@ pub struct Look {
     pub sessions: Vec<SessionNow>,
 }
 
-/// Database time of one session in one pass. step: its index. woken: a part of it may be time in the run queue, of which a counter tells.
+/// Database time of one session in one pass. step: its index. woken: the interval of the counters that tell how much of a wait was run queue.
 struct Spent {
     step: usize,
     code: u32,
+    doing: Doing,
     weight_s: f64,
-    woken: bool,
+    woken: Option<usize>,
 }
 
 /// Sums over sessions. Codes of one event are one.
@@ -135,7 +136,7 @@ impl Recent {
             let split = queue.split();
             let mut busy_s = 0.0;
             for s in &spent {
-                let part = if s.woken { split.wait_part } else { 0.0 };
+                let part = s.woken.map_or(0.0, |interval| split.woken[interval].part(s.doing));
                 let weight_s = s.weight_s * (1.0 - part);
                 busy_s += weight_s;
                 sums.add(s.step, s.code, weight_s);
@@ -187,10 +188,12 @@ impl Recent {
                 let active = is_active(run.state, doing, kind);
                 let weight_s = seconds(pass.period_ns);
                 let visible = known && kind.is_some_and(|kind| kind != "walsender");
-                let counted = queue.add(pass.ts, weight_s, doing, active, visible);
+                let age_ns = pass.ts + pass.wall_offset_ns - run.state_change * 1000;
+                let fresh = run.state_change == 0 || age_ns < pass.period_ns - 1000; // the server counts in us
+                let since = run.state_change;
+                let woken = queue.add(Sample { ts: pass.ts, weight_s, doing, active, visible, since, fresh });
                 if active {
-                    let woken = counted && doing == Doing::Waits;
-                    spent.push(Spent { step: step_of[at], code: run.code, weight_s, woken });
+                    spent.push(Spent { step: step_of[at], code: run.code, doing, weight_s, woken });
                 }
                 at += 1;
             }
@@ -262,7 +265,9 @@ impl Recent {
     fn doing(&self, code: u32) -> Doing {
         match self.names(code).0 {
             "CPU" => Doing::Cpu,
-            "Lock" | "BufferPin" => Doing::Whole,
+            "IO" | "Extension" => Doing::MayRun,
+            "Lock" | "BufferPin" | "IPC" | "Timeout" => Doing::Long,
+            "Client" => Doing::Client,
             "Activity" => Doing::Activity,
             _ => Doing::Waits,
         }

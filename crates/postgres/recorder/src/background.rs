@@ -57,7 +57,7 @@ impl Background {
                     self.write_costs()?;
                 }
             }
-            if segments.is_due(now) {
+            if self.shared.wanted.swap(false, Relaxed) || segments.is_due(now) {
                 self.tables.roll()?;
                 self.count_written();
             }
@@ -81,7 +81,7 @@ impl Background {
         Ok(())
     }
 
-    /// What the two threads used; what the process used is written once for all probes (`leadline_clockwork::Keeper`).
+    /// What the two threads used; what the process used is written once for all probes (`leadline_clockwork::OverheadProbe`).
     fn write_costs(&mut self) -> Result<(), Error> {
         let shared = &self.shared;
         shared.writer_cpu_ns.store(self.cpu_before + thread_cpu_ns(), Relaxed);

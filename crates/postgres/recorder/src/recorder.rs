@@ -8,10 +8,11 @@ use leadline_capture::Stats;
 use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind};
 use leadline_shm::attach::{attach, Attached};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// The state of a recording. `cpu_ns`: of its threads.
@@ -106,7 +107,7 @@ impl Recorder {
     pub fn start(&mut self) -> Result<(), Error> {
         let started = || Error::new(Kind::Usage, "the recording has already been started");
         let attached = self.attached.take().ok_or_else(started)?;
-        let tables = self.tables.get_mut().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(started)?;
+        let tables = self.tables.get_mut().take().ok_or_else(started)?;
         let (hand_over, handed_over) = mpsc::channel();
         let (emptied, to_fill) = mpsc::channel();
         let background = Background {
@@ -133,6 +134,11 @@ impl Recorder {
         Ok(())
     }
 
+    /// Has the segments finished after the next hand-over, of which there are two in a second.
+    pub fn write_soon(&self) {
+        self.shared.wanted.store(true, Relaxed);
+    }
+
     /// How it goes.
     pub fn status(&self) -> Status {
         let s = &self.shared;
@@ -154,7 +160,7 @@ impl Recorder {
 
     /// Runs `f` on the error that ended the recording, if one did.
     pub fn with_error<T>(&self, f: impl FnOnce(Option<&Error>) -> T) -> T {
-        f(self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+        f(self.shared.error.lock().as_ref())
     }
 
     /// Stops, writes everything out and joins. Stopping again changes nothing.
@@ -162,7 +168,7 @@ impl Recorder {
         self.shared.stop.store(true, Relaxed);
         self.join();
         self.ts_to.get_or_insert_with(monotonic_ns);
-        let Some(mut tables) = self.tables.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(mut tables) = self.tables.get_mut().take() else { return };
         if let Err(error) = tables.end() {
             self.shared.fail(error.into());
         }

@@ -1,9 +1,9 @@
 //! The sampling thread: one pass at each due time, misses counted, nothing written to disk here.
 
+use crate::contention::Contention;
 use crate::evidence::Evidence;
-use crate::looks::Looks;
 use crate::shared::Shared;
-use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns};
+use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns, Moments};
 use leadline_errors::Error;
 use leadline_shm::attach::Attached;
 use leadline_shm::memory::Memory;
@@ -56,13 +56,14 @@ pub fn run(
     let mut sessions = Sessions::new(&server.layout, &server.anchors, &server.process).knowing(left.known);
     let cpu_before = shared.sampler_cpu_ns.load(Relaxed);
     let verify_ns = if server.not_mapped_why.is_empty() { VERIFY_NS } else { HAND_OVER_NS };
-    let mut looks = Looks::new(&server, period_ns);
+    let mut contention = Contention::new(&server, period_ns);
     let mut pass = Pass::default();
     let mut evidence = Evidence::default();
     let start = monotonic_ns();
     let (mut handed_over, mut next_list) = (start, start);
-    // the moments a pass is due are counted, and so are the passes that are made
-    let mut moment: i64 = 0;
+    let moments = Moments::new(start, period_ns);
+    // the periods are counted, and so are the passes that are made
+    let mut period: i64 = 0;
     let mut tick = left.tick + 1;
     let mut verified = (left.tick, left.ts);
     let mut gone: Option<Error> = None;
@@ -70,7 +71,7 @@ pub fn run(
     let mut now = start;
     let _ = shared.ts_from.compare_exchange(0, start, Relaxed, Relaxed);
     while !shared.stop.load(Relaxed) {
-        let due = start + moment * period_ns;
+        let due = moments.due(period);
         if now < due {
             sleep_until(due);
         }
@@ -83,7 +84,7 @@ pub fn run(
             server.memory.prepare(&sessions.ranges());
         }
         sessions.pass(&server.memory, tick, ts, &mut pass);
-        looks.look(&server.memory, ts, &sessions, &mut evidence);
+        contention.examine(&server.memory, ts, &sessions, &mut evidence);
         now = monotonic_ns();
         let pass_ns = now - ts;
 
@@ -131,10 +132,9 @@ pub fn run(
             }
         }
         // The next pass is the last one due by now, or the one to come; those between are lost and counted.
-        let due_by_now = (now - start) / period_ns;
-        let next = due_by_now.max(moment + 1);
-        missed = next - (moment + 1);
-        moment = next;
+        let next = moments.due_by(now).max(period + 1);
+        missed = next - (period + 1);
+        period = next;
         tick += 1;
     }
     shared.missed.fetch_add(missed as u64, Relaxed);

@@ -1,9 +1,9 @@
 //! What the threads of a recording and its owner share.
 
 use leadline_errors::Error;
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -36,18 +36,20 @@ pub struct Shared {
     pub sampler_cpu_ns: AtomicI64,
     pub writer_cpu_ns: AtomicI64,
     pub error: Mutex<Option<Error>>,
+    /// Somebody is about to read the segments: they are finished with what is handed over next.
+    pub wanted: AtomicBool,
 }
 
 impl Shared {
     /// Stores what ended the recording and lets the sampler stop. The first error counts.
     pub fn fail(&self, error: Error) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.error.lock().get_or_insert(error);
         self.stop.store(true, Relaxed);
     }
 
     /// The server is there again.
     pub fn begin_again(&self) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.error.lock() = None;
         self.stop.store(false, Relaxed);
     }
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use leadline_noise::Random;
 use leadline_redo::mask::mask;
 use leadline_redo::{apply, targets, Applied, Context, Part};
+use leadline_testdata::Random;
 use leadline_wal::rmgr::rmgr_name;
 use leadline_wal::{Decoder, Lsn, Reader, Wal};
 

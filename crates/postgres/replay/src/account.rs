@@ -1,8 +1,10 @@
 //! Which phase took how long, of each thread that worked in it.
 
 use std::fs;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,7 @@ impl Times {
 
     /// All that ended so far, in the order in which they ended.
     pub(crate) fn all(&self) -> Vec<ThreadTime> {
-        self.0.lock().map(|times| times.clone()).unwrap_or_default()
+        self.0.lock().clone()
     }
 }
 
@@ -69,9 +71,7 @@ impl Drop for Clock {
     fn drop(&mut self) {
         let cpu_ns = on_cpu_ns().zip(self.cpu_ns).map(|(now, before)| now.saturating_sub(before));
         let wall_ns = self.began.elapsed().as_nanos() as u64;
-        if let Ok(mut times) = self.times.0.lock() {
-            times.push(ThreadTime { phase: self.phase, wall_ns, cpu_ns });
-        }
+        self.times.0.lock().push(ThreadTime { phase: self.phase, wall_ns, cpu_ns });
     }
 }
 

@@ -267,8 +267,8 @@ fn read_log(
         commits: state.commits,
         aborts: state.aborts,
         prepared: state.prepared.values().flatten().count() as u64,
-        forks: state.stages.iter().map(|stage| stage.lifetimes.forks().count() as u64).sum(),
-        dropped_relations: state.stages.iter().map(|stage| stage.lifetimes.dropped() as u64).sum(),
+        forks: state.stages.iter().map(|stage| stage.fork_changes.forks().count() as u64).sum(),
+        dropped_relations: state.stages.iter().map(|stage| stage.fork_changes.dropped() as u64).sum(),
         seconds: vec![(Phase::Read, begun.elapsed().as_secs_f64())],
         ..Report::default()
     };
@@ -313,7 +313,7 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
     let total = report.changes;
     let mut done_before = 0;
     let mut from = range.from.0;
-    let workshop = pages::apply::ApplyPool { cluster, context: *context, threads: how.threads, times };
+    let apply_pool = pages::apply::ApplyPool { cluster, context: *context, threads: how.threads, times };
     // What does not fit its page is told before anything is written.
     let mut pages = scanned.pool.take().map(Pool::finish).transpose()?;
     for stage in &state.stages {
@@ -323,7 +323,7 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
         if let Some(pages) = pages.take() {
             let all = pages.pages.len().max(1) as u64;
             done_before += report.add_work(pages.work);
-            workshop.write(&pages.pages, &mut |done| progress(Phase::Pages, done_before * done / all, total))?;
+            apply_pool.write(&pages.pages, &mut |done| progress(Phase::Pages, done_before * done / all, total))?;
             (rounds, rooms) = (1, pages.rooms);
         }
         let records = std::mem::replace(&mut scanned.records, Found::InLog);
@@ -332,25 +332,25 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
         }
         let sources = sources(records, &scanned.weights, from, to, how.memory);
         report.rounds += sources.iter().map(|of_some| of_some.len() as u64).max().unwrap_or(0).max(rounds);
-        let mut portions = sources.into_iter().flatten().map(RefSource::begin);
-        let mut next = portions.next();
-        while let Some(portion) = next {
+        let mut sources_left = sources.into_iter().flatten().map(RefSource::begin);
+        let mut next = sources_left.next();
+        while let Some(source) = next {
             // The next one is read from the disk while this one is applied.
-            next = portions.next();
-            let dealt = match portion {
-                RefSource::PartitionedRefs(dealt) => dealt,
+            next = sources_left.next();
+            let refs = match source {
+                RefSource::PartitionedRefs(refs) => refs,
                 RefSource::Spilled(spilled) => spilled.read()?,
                 RefSource::Wal(part) => {
                     read::scan::again(log, part, &how, &mut |_| progress(Phase::Pages, done_before, total))?
                 }
             };
             let mut tell = |done| progress(Phase::Pages, done_before + done, total);
-            let (by_fork, found) = workshop.apply(&stage.lifetimes, dealt, &mut tell)?;
+            let (by_fork, found) = apply_pool.apply(&stage.fork_changes, refs, &mut tell)?;
             done_before += report.add_work(by_fork);
             rooms.extend(found);
         }
         files::free_space::note(cluster, rooms)?;
-        for (relation, fork, blocks) in stage.lifetimes.forks() {
+        for (relation, fork, blocks) in stage.fork_changes.forks() {
             cluster.extend(relation, fork, blocks)?;
         }
         handover::status::relmaps(cluster, &stage.relmaps)?;
@@ -391,7 +391,7 @@ fn timed(report: &mut Report, phase: Phase, work: impl FnOnce() -> Result<()>) -
 /// Folders made and removed, files removed and cut.
 fn prepare_files(cluster: &Cluster, stage: &Stage) -> Result<()> {
     stage.folders.iter().try_for_each(|change| change.apply(cluster))?;
-    stage.lifetimes.cut_files(cluster)
+    stage.fork_changes.truncate_files(cluster)
 }
 
 fn how<'a>(cluster: &'a Cluster, context: Context, threads: usize, memory: usize, times: &Times) -> How<'a> {
@@ -418,8 +418,8 @@ impl RefSource {
 /// What is to be done one after the other. Sources that follow each other inside change the same pages.
 fn sources(records: Found, weights: &[(u64, usize)], from: u64, to: u64, memory: usize) -> Vec<Vec<RefSource>> {
     match records {
-        Found::PartitionedRefs(dealt) if dealt.is_empty() => Vec::new(),
-        Found::PartitionedRefs(dealt) => vec![vec![RefSource::PartitionedRefs(dealt)]],
+        Found::PartitionedRefs(refs) if refs.is_empty() => Vec::new(),
+        Found::PartitionedRefs(refs) => vec![vec![RefSource::PartitionedRefs(refs)]],
         Found::Spilled(spill, forks) => {
             let (spill, forks) = (Arc::new(spill), Arc::new(forks));
             let of_one = |blocks| RefSource::Spilled(Spilled::new(&spill, &forks, blocks));

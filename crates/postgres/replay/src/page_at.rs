@@ -11,7 +11,7 @@ use leadline_wal::rmgr::id;
 use leadline_wal::{Decoder, Ending, Lsn, Reader, Record, Wal};
 
 use crate::files::control::ControlFile;
-use crate::files::truncations::Lifetimes;
+use crate::files::truncations::ForkChanges;
 use crate::preflight::KEEP_ALL;
 use crate::read::state;
 
@@ -66,27 +66,27 @@ impl Kept {
 }
 
 /// What a record removes files or parts of files by; none when it does not.
-pub(crate) fn cuts(record: &Record<'_>, block_size: u32) -> Result<Option<Lifetimes>> {
-    let mut lifetimes = Lifetimes::default();
+pub(crate) fn fork_changes(record: &Record<'_>, block_size: u32) -> Result<Option<ForkChanges>> {
+    let mut fork_changes = ForkChanges::default();
     match record.rmid {
         id::XACT => match crate::read::xact::ended(record) {
             Some(Ok(ended)) if ended.drops_files() => {
-                ended.dropped().for_each(|dropped| lifetimes.drop_relation(dropped, record.start.0));
+                ended.dropped().for_each(|dropped| fork_changes.drop_relation(dropped, record.start.0));
             }
             _ => return Ok(None),
         },
         id::SMGR => match rule::truncation(record).filter(|_| record.info & 0xF0 == 0x20) {
-            Some(truncation) => lifetimes.truncate(&truncation, block_size, record.start.0),
+            Some(truncation) => fork_changes.truncate(&truncation, block_size, record.start.0),
             None => return Ok(None),
         },
         id::DBASE => {
             for (space, database) in state::dropped_databases(record)? {
-                lifetimes.drop_database(space, database, record.start.0);
+                fork_changes.drop_database(space, database, record.start.0);
             }
         }
         _ => return Ok(None),
     }
-    Ok(Some(lifetimes))
+    Ok(Some(fork_changes))
 }
 
 /// What happened to a page in one part of the WAL: since it was made anew or removed there last.
@@ -111,8 +111,8 @@ impl Work for Worker<'_> {
         let mut story = Story::default();
         while let Some(record) = reader.next_record()? {
             let BlockId { relation, fork, block } = self.page;
-            let cuts = cuts(&record, self.context.block_size)?;
-            if cuts.is_some_and(|cuts| cuts.cuts().last(relation, fork as u8, block) != 0) {
+            let changes = fork_changes(&record, self.context.block_size)?;
+            if changes.is_some_and(|changes| changes.truncations().last(relation, fork as u8, block) != 0) {
                 story = Story { is_new: true, removed: Some(record.start), kept: Vec::new() };
             }
             let (context, page) = (self.context, self.page);

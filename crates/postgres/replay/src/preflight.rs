@@ -190,7 +190,7 @@ pub(crate) fn check_state(cluster: &Cluster, state: &State, linked: &[u32]) -> R
     for stage in &state.stages {
         stage.folders.iter().try_for_each(|change| change.check())?;
         let made: Vec<u32> = stage.folders.iter().filter_map(|change| change.made_space()).collect();
-        for (relation, _, _) in stage.lifetimes.forks() {
+        for (relation, _, _) in stage.fork_changes.forks() {
             let space = relation.spc;
             if matches!(space, 1663 | 1664) || made.contains(&space) || linked.contains(&space) {
                 continue;

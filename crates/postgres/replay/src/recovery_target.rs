@@ -99,10 +99,10 @@ enum Note {
     Stop(Lsn),
 }
 
-/// What the WAL has up to the goal.
+/// What the WAL has up to the target.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// Checkpoints whose records end before the goal.
+    /// Checkpoints whose records end before the target.
     pub checkpoints: Vec<Passed>,
     /// Ends of backups: where the record ends, where the backup's replay begins.
     pub backup_ends: Vec<(Lsn, Lsn)>,
@@ -117,7 +117,7 @@ pub(crate) struct Way {
 }
 
 struct Worker<'a> {
-    goal: &'a RecoveryTarget,
+    target: &'a RecoveryTarget,
 }
 
 impl Work for Worker<'_> {
@@ -126,7 +126,7 @@ impl Work for Worker<'_> {
     fn read(&mut self, reader: &mut Reader) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
         while let Some(record) = reader.next_record()? {
-            let stop = self.goal.stop(&record);
+            let stop = self.target.stop(&record);
             if stop.is_none_or(|stop| stop >= record.end) {
                 notes.extend(note(&record));
             }
@@ -159,11 +159,11 @@ fn note(record: &Record<'_>) -> Option<Note> {
     }
 }
 
-/// Reads the WAL from `range.from` to the goal.
+/// Reads the WAL from `range.from` to the target.
 pub(crate) fn way(
     log: &Arc<Wal>,
     range: Range,
-    goal: &RecoveryTarget,
+    target: &RecoveryTarget,
     threads: usize,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Way> {
@@ -183,7 +183,7 @@ pub(crate) fn way(
         stopped.store(way.stop.is_some(), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     };
-    let worker = || Worker { goal };
+    let worker = || Worker { target };
     let mut is_interrupted = false;
     let ending = parallel::run(log, range, threads, CHUNK, worker, merge, &mut |done| {
         is_interrupted |= !go_on(done);
@@ -192,7 +192,7 @@ pub(crate) fn way(
     if is_interrupted {
         return Err(crate::pages::apply::interrupted());
     }
-    // Damage behind the goal is none of our business.
+    // Damage behind the target is none of our business.
     if way.stop.is_none() {
         if let Some((end, reason)) = ending?.early {
             (way.end, way.end_reason) = (end, reason);

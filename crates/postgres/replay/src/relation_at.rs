@@ -18,7 +18,7 @@ use leadline_wal::{Decoder, Lsn, Range, Reader, Record, Wal};
 
 use crate::files::control::ControlFile;
 use crate::files::fork_files::ForkFiles;
-use crate::page_at::{check_reaches, cuts, Kept};
+use crate::page_at::{check_reaches, fork_changes, Kept};
 use crate::preflight::KEEP_ALL;
 use crate::read::state;
 
@@ -107,10 +107,10 @@ impl Work for Worker<'_> {
 impl Worker<'_> {
     fn take(&self, record: &Record<'_>, events: &mut Vec<Event>) -> Result<()> {
         let at = record.start;
-        if let Some(cuts) = cuts(record, self.context.block_size)? {
-            if cuts.is_dropped(self.relation) {
+        if let Some(changes) = fork_changes(record, self.context.block_size)? {
+            if changes.is_dropped(self.relation) {
                 events.push(Event::Cut { at, left: None });
-            } else if let Some(left) = cuts.left(self.relation, self.fork) {
+            } else if let Some(left) = changes.left(self.relation, self.fork) {
                 events.push(Event::Cut { at, left: Some(left) });
             }
         }
@@ -139,7 +139,7 @@ enum Unusable {
 }
 
 /// The file on its way.
-struct Forward<'a> {
+struct RelationReplay<'a> {
     context: &'a Context,
     relation: RelFile,
     fork: u8,
@@ -189,7 +189,7 @@ pub fn relation_at(wish: &Wish<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Resul
     };
     let base = ForkFiles::new(wish.file, dir.block_size, dir.segment_blocks);
     let output = ForkFiles::new(wish.output, dir.block_size, dir.segment_blocks);
-    let forward = Forward {
+    let replay = RelationReplay {
         context: &context,
         relation,
         fork,
@@ -205,7 +205,7 @@ pub fn relation_at(wish: &Wish<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Resul
         decoder: Decoder::default(),
         made: RelationAt { from, ..RelationAt::default() },
     };
-    let outcome = forward.run(&base, &log, wish, go_on);
+    let outcome = replay.run(&base, &log, wish, go_on);
     if outcome.is_err() {
         output.remove();
     }
@@ -252,7 +252,7 @@ fn check_log(control: &ControlFile, log: &Wal, wish: &Wish<'_>) -> Result<()> {
     Ok(())
 }
 
-impl Forward<'_> {
+impl RelationReplay<'_> {
     fn run(
         mut self,
         base: &ForkFiles,

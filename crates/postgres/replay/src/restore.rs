@@ -42,7 +42,7 @@ pub struct Restorable {
     /// Where the archived WAL is.
     pub source: Source,
     /// The recovery target. The server's own must be the same.
-    pub goal: RecoveryTarget,
+    pub target: RecoveryTarget,
     /// Which timeline is followed.
     pub follow: Follow,
 }
@@ -177,7 +177,7 @@ impl Start {
         let lineage = archive.lineage(wish.follow, own)?;
         self.check_lineage(&lineage)?;
         let mut bound =
-            if let RecoveryTarget::Lsn { lsn, .. } = wish.goal { Some(lsn.max(self.checkpoint)) } else { None };
+            if let RecoveryTarget::Lsn { lsn, .. } = wish.target { Some(lsn.max(self.checkpoint)) } else { None };
         loop {
             let followed = archive.follow(&lineage, self.redo, bound)?;
             preflight::check_log(&self.cluster, &self.control, &followed.log)?;
@@ -186,7 +186,7 @@ impl Start {
             let range = log.range(Some(self.redo), Some(to))?;
             let total = range.to.0 - range.from.0;
             let mut tell = |done| progress(Phase::Find, done, total);
-            let way = recovery_target::way(&log, range, &wish.goal, options.threads.max(1), &mut tell)?;
+            let way = recovery_target::way(&log, range, &wish.target, options.threads.max(1), &mut tell)?;
             if way.stop.is_none() {
                 // A record that is longer than a segment may begin before the target and end behind what was looked at.
                 if bound.take().is_some() {
@@ -195,7 +195,7 @@ impl Start {
                 if let Some(gap) = followed.gap {
                     return Err(gap);
                 }
-                if wish.goal != RecoveryTarget::End {
+                if wish.target != RecoveryTarget::End {
                     return Err(Error::new(Kind::NotFound, "the archived WAL ends before the recovery target")
                         .detail(format!("it ends at {}: {}", way.end, ending(&way, &followed.missing)))
                         .at(&log.path));

@@ -1,7 +1,7 @@
 //! Texts of databases whose encoding is not UTF-8, as their server gives them to a client whose encoding is.
 //!
 //! All encodings that a database can have are ASCII below 128, and have no byte below 128 in any other character. What their other
-//! characters are is in `data/encodings.csv`, as a server says it (`tests/server_encodings.py`); 13 to 18 say the same. SQL_ASCII says nothing of
+//! characters are is in `data/encodings.csv`, as a server says it (`tests/support/server_encodings.py`); 13 to 18 say the same. SQL_ASCII says nothing of
 //! its texts: the server hands them over when they are UTF-8, and refuses to when they are not. MULE_INTERNAL it converts to nothing.
 //!
 //! Source: src/include/mb/pg_wchar.h (`pg_enc`), src/common/wchar.c (lengths), src/backend/utils/mb/mbutils.c (`pg_server_to_any`).

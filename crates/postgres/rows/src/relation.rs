@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::catalog::{is_loss, Attribute, Catalog};
 use crate::cut_off::CutOff;
@@ -15,6 +15,7 @@ use crate::tuple::Storage;
 use crate::value::Types;
 use leadline_datadir::DataDir;
 use leadline_errors::Result;
+use parking_lot::Mutex;
 
 /// A column of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +122,7 @@ impl Relation {
             Err(e) => return Err(e),
         };
         // Whoever comes while another looks through the table waits for it.
-        let mut known = self.toast.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.toast.lock();
         if let Some(places) = known.get(&relid) {
             return Ok(Some((heap, Arc::clone(places))));
         }

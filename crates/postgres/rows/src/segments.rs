@@ -5,10 +5,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use leadline_datadir::FileName;
 use leadline_page::postgres::Fork;
+use parking_lot::Mutex;
 
 /// Of each folder the numbers of the further files of main forks, by the number of the relation's file.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Segments {
         let (Some(folder), Some(name)) = (first.parent(), first.file_name().and_then(|n| n.to_str())) else {
             return BTreeSet::new();
         };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let files = known.entry(folder.to_owned()).or_insert_with_key(|folder| further(folder));
         name.parse().ok().and_then(|filenode: u32| files.get(&filenode).cloned()).unwrap_or_default()
     }

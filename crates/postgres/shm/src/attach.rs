@@ -60,6 +60,14 @@ pub struct Anchors {
     pub buffer_usage: Option<u64>,
     /// `pgWalUsage` in each process.
     pub wal_usage: Option<u64>,
+    /// What the variable WalRcv leads to.
+    pub wal_receiver: Option<u64>,
+    /// max_wal_senders.
+    pub max_wal_senders: u32,
+    /// wal_segment_size.
+    pub wal_segment_bytes: Option<u32>,
+    /// Bytes of a page of the WAL.
+    pub wal_page_bytes: u32,
     /// The held-lock list in each process.
     pub held_locks: Option<HeldLocks>,
     /// track_activity_query_size.
@@ -113,16 +121,16 @@ impl Checks {
     }
 }
 
-/// Bytes of a page, and pages in a file: those of an ordinary build when pg_control cannot be read.
-fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32) {
+/// Bytes of a page, pages in a file, bytes of a page of the WAL: those of an ordinary build when pg_control cannot be read.
+fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32, u32) {
     match read_control(Path::new(&format!("/proc/{pid}/cwd"))) {
         Ok((control, _)) => {
             checks.note("block size", true, format!("{} bytes, in pg_control", control.blcksz));
-            (control.blcksz, control.relseg_size)
+            (control.blcksz, control.relseg_size, control.xlog_blcksz)
         }
         Err(why) => {
             checks.skip("block size", &format!("assuming {DEFAULT_BLOCK_SIZE} bytes; {why}"));
-            (DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS)
+            (DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS, DEFAULT_BLOCK_SIZE)
         }
     }
 }
@@ -233,7 +241,8 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         }
     }
     let (memory, not_mapped_why) = open_memory(pid, &segment, allow_map);
-    let (block_size, segment_blocks) = page_sizes(pid, &mut checks);
+    let (block_size, segment_blocks, wal_page_bytes) = page_sizes(pid, &mut checks);
+    let number = |name: &str| binary.symbol(name).and_then(|a| postmaster.u32(base + a).ok());
     let anchors = Anchors {
         all_procs,
         all_proc_count,
@@ -255,6 +264,11 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         next_xid,
         buffer_usage: binary.symbol("pgBufferUsage").map(|a| base + a),
         wal_usage: binary.symbol("pgWalUsage").map(|a| base + a),
+        wal_receiver: binary.symbol("WalRcv").and_then(|a| postmaster.u64(base + a).ok()),
+        // MAX_BACKENDS is the greatest value of the setting
+        max_wal_senders: number("max_wal_senders").filter(|&n| n <= 0x3_ffff).unwrap_or(0),
+        wal_segment_bytes: number("wal_segment_size"),
+        wal_page_bytes,
         held_locks,
         activity_size: binary
             .symbol("pgstat_track_activity_query_size")

@@ -7,7 +7,7 @@ use crate::memory::{FakeMemory, MappedSegment, Memory};
 use crate::process::ServerProcess;
 use crate::sessions::{Pass, Sessions};
 use crate::{locks, lwlocks, procfs};
-use leadline_noise::Random;
+use leadline_testdata::Random;
 
 const PROCS: u32 = 16;
 const PROC_ARRAY: u64 = 0x7000_0010_0000;
@@ -80,6 +80,10 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         next_xid: Some(LOCKS + 4096),
         buffer_usage: None,
         wal_usage: None,
+        wal_receiver: None,
+        max_wal_senders: 8,
+        wal_segment_bytes: Some(16 << 20),
+        wal_page_bytes: 8192,
         held_locks: None,
         activity_size: 1024,
     };

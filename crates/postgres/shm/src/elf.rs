@@ -10,7 +10,7 @@ use std::fs;
 /// Symbols of longer names are none that are looked for.
 const LONGEST_NAME: usize = 255;
 
-/// A parsed `postgres` binary. Addresses are link-time; add [`Binary::base`] of the process for run-time ones.
+/// A parsed `postgres` binary. Addresses are link-time; add where the process has it mapped for run-time ones.
 #[derive(Debug)]
 pub struct Binary {
     bytes: Vec<u8>,

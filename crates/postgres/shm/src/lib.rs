@@ -20,6 +20,7 @@ pub mod locks;
 pub mod lwlocks;
 pub mod memory;
 pub mod page_kind;
+pub mod pipeline;
 pub mod process;
 pub mod procfs;
 pub mod sessions;

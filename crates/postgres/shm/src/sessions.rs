@@ -1,6 +1,6 @@
 //! One pass over all sessions: who is there, in which state, waiting for what.
 //!
-//! Cost is what shapes this file. What a pass compares for each session lies in one array ([`Hot`]), a status entry is read
+//! Cost is what shapes this file. What a pass compares for each session lies in one array (`Hot`), a status entry is read
 //! only when its changecount moved, a text only when the entry changed and the server computes no query id, and a session
 //! that shows what it showed in the pass before only gets its run longer ([`Run`]).
 
@@ -585,9 +585,10 @@ impl Sessions {
             if !self.statements.contains(&query_id) {
                 self.first_seen(mem, at, Some(query_id), out)?;
             }
-        } else if state != STATE_IDLE && state != 0 && !same_text {
+        } else if state != 0 && !same_text {
+            // an idle session shows its last statement: few samples meet a quick one at work
             self.read_text(mem, at)?;
-            let key = self.text_key();
+            let key = if self.text.is_empty() { 0 } else { self.text_key() };
             let statement_id =
                 if self.server_ids.is_empty() { key } else { *self.server_ids.get(&key).unwrap_or(&key) };
             self.cold[at].statement_id = statement_id;

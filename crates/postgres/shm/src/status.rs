@@ -57,7 +57,8 @@ pub enum Entry<T> {
     Torn,
 }
 
-fn unix_us(raw: u64) -> i64 {
+/// Unix microseconds of a time of the server; 0 stays 0.
+pub(crate) fn unix_us(raw: u64) -> i64 {
     match raw as i64 {
         0 => 0,
         us => us.saturating_add(UNIX_EPOCH_OFFSET_US),

@@ -1,7 +1,7 @@
 //! Records too long to be held whole: up to 1020 MB (`XLogRecordMaxSize`) of which nearly all is main data, the last thing in them.
 //!
 //! Their CRC is computed as they are read. Kept are the front with all block data and images, the first bytes of main data, and
-//! the few pieces behind them with what comes next ([`crate::describe::missing`]). What is not kept is counted; who needs
+//! the few pieces behind them with what comes next (`crate::describe::missing`). What is not kept is counted; who needs
 //! all of a list reads it from the WAL once more, a bit at a time ([`crate::Again`]).
 
 use crate::record::BEFORE_MAIN;

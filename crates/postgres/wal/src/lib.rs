@@ -27,6 +27,7 @@ pub mod print;
 pub mod reader;
 pub mod record;
 pub mod rmgr;
+pub mod sampled;
 mod segment;
 pub mod stats;
 pub mod timeline;

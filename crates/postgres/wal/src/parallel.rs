@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::page::LONG;
@@ -14,6 +14,7 @@ use crate::reader::{Ending, Reader};
 use crate::wal::{Range, Wal};
 use leadline_datadir::Lsn;
 use leadline_errors::{Error, Kind, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How often the caller's thread looks up: for its progress, and for whether to go on.
 const LOOK: Duration = Duration::from_millis(100);
@@ -134,7 +135,7 @@ struct Shared<'a, P, M> {
 
 impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
     fn turn(&self) -> MutexGuard<'_, Turn<P, M>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     fn stop(&self) {
@@ -153,7 +154,7 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
             let Some(chunk) = self.chunks.get(number) else { return Ok(()) };
             let mut turn = self.turn();
             while number >= turn.chunk + self.lead && !self.stopped() {
-                turn = self.turned.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                self.turned.wait(&mut turn);
             }
             drop(turn);
             if self.stopped() {
@@ -276,7 +277,7 @@ mod tests {
         }
         let later = Mutex::new(write.then_some((paths, whole)));
         let mut seen = 0;
-        let worker = || Count(later.lock().unwrap().take());
+        let worker = || Count(later.lock().take());
         let merge = |count| {
             seen += count;
             Ok(())

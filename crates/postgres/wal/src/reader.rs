@@ -1,7 +1,7 @@
 //! Records one after the other: pages checked, records put together over pages and segments, CRC and back link verified.
 //!
 //! WAL has no mark at its end. It ends where no valid record follows; when a valid page of the WAL follows all the same,
-//! that is damage and an error. A record is held in memory while the reader stands on it, of a long one what [`crate::long`] says;
+//! that is damage and an error. A record is held in memory while the reader stands on it, of a long one what [`crate::kept`] says;
 //! nothing else grows.
 
 mod again;

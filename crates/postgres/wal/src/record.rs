@@ -230,7 +230,7 @@ impl<'a> Record<'a> {
         self.blocks.iter().map(|b| usize::from(b.image_length)).sum()
     }
 
-    /// What the resource manager says of the record as a whole; of a long one the first bytes ([`crate::long`]).
+    /// What the resource manager says of the record as a whole; of a long one the first bytes ([`crate::kept`]).
     #[inline]
     pub fn main_data(&self) -> &'a [u8] {
         self.bytes.get(self.main_at..).unwrap_or_default()

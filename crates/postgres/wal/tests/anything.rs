@@ -4,7 +4,7 @@ mod made;
 
 use std::sync::Arc;
 
-use leadline_noise::{noise, Random};
+use leadline_testdata::{noise, Random};
 use leadline_wal::describe::{describe, messages, outcome, time_of};
 use leadline_wal::{history, image, rmgr, stats, Filter, Reader, Wal};
 use made::{Folder, Writer};

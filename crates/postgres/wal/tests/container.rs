@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use leadline_noise::Random;
+use leadline_testdata::Random;
 use leadline_wal::{Error, Kind, Lsn, Reader, Wal};
 use made::{block_body, name, Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 

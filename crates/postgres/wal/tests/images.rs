@@ -4,7 +4,7 @@ mod made;
 
 use std::sync::Arc;
 
-use leadline_noise::Random;
+use leadline_testdata::Random;
 use leadline_wal::{image, Reader, Wal};
 use made::{Folder, Writer, MAGIC_18};
 

@@ -5,7 +5,7 @@ mod made;
 use std::path::Path;
 use std::sync::Arc;
 
-use leadline_noise::Random;
+use leadline_testdata::Random;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Fields, Message, Value};
 use leadline_wal::kept::{Kept, List, KEPT};
 use leadline_wal::Again;

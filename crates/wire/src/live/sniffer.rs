@@ -1,12 +1,13 @@
-//! The ring as a probe: emptied at each beat, its packets followed, their rows written.
+//! The ring as a probe: emptied at each tick, its packets followed, their rows written.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::ring::{Ring, Wanted};
 use crate::analyser::{Analyser, Options};
 use crate::packet::Packet;
-use leadline_clockwork::{ClockReading, OpenTables, Work, SECOND};
+use leadline_clockwork::{ClockReading, OpenTables, Tick, SECOND};
 use leadline_errors::{Error, Result};
+use parking_lot::Mutex;
 
 /// Round trips that wait in memory at most.
 const BATCH: usize = 16_384;
@@ -27,10 +28,6 @@ pub struct Sniffer {
     live: Arc<Mutex<Live>>,
     write: bool,
     written: i64,
-}
-
-fn lock(live: &Mutex<Live>) -> MutexGuard<'_, Live> {
-    live.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sniffer {
@@ -54,7 +51,7 @@ impl Sniffer {
         // The kernel stamps packets with CLOCK_REALTIME. They waited some milliseconds at most, so that one reading does for all.
         let clock = ClockReading::now();
         let to_monotonic = clock.monotonic_ns - clock.realtime_ns;
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         let analyser = &mut live.analyser;
         self.ring.drain(&mut |packet| analyser.take(&Packet { ts: packet.ts + to_monotonic, ..*packet }));
         self.ring.count_lost();
@@ -70,8 +67,8 @@ impl Sniffer {
     }
 }
 
-impl Work for Sniffer {
-    fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> std::result::Result<(), Error> {
+impl Tick for Sniffer {
+    fn tick(&mut self, ts: i64, tables: &mut OpenTables) -> std::result::Result<(), Error> {
         self.look(ts, tables, false)
     }
 

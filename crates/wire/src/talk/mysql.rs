@@ -1,7 +1,7 @@
 //! The protocol of MySQL and MariaDB: packets with a length of three bytes and a number.
 //!
 //! Client and server take turns by the packet, so a round trip ends when the client speaks again. After the login the packets may be
-//! compressed ([`super::squeezed`]).
+//! compressed (`super::squeezed`).
 
 use super::about::{name_of, About, Encryption};
 use super::frame::{Body, Frame, Lost, Message, Messages, MOST_KEPT};
@@ -9,13 +9,10 @@ use super::mysql_login::{self as login, Login, Next};
 use super::squeezed::{is_squeezed_command, Squeezed};
 use super::trip::{Purpose, Trip};
 use leadline_bytes::{Bytes, Endian, Truncated};
+use leadline_mysql_protocol::packet::{AUTH_MORE_DATA, EOF, ERR, GOES_ON, LOCAL_INFILE, OK};
+use leadline_mysql_protocol::{auth, command, field, packet, ErrorPacket};
 
 const STATUS_IN_TRANS: u16 = 1;
-/// A packet of this length goes on in the next one.
-const GOES_ON: u64 = 0xFF_FFFF;
-const CHANGE_USER: u8 = 0x11;
-/// The server asks for a file of the client's host.
-const LOCAL_FILE: u8 = 0xFB;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -56,13 +53,13 @@ pub fn is_greeting(bytes: &[u8]) -> bool {
 /// Whether the first bytes of a server are an error: it refuses the client before it greets.
 pub fn is_refusal(bytes: &[u8]) -> bool {
     // Errors of the server have numbers from 1000.
-    matches!(bytes, [a, b, 0, 0, 0xFF, low, high, _, ..]
+    matches!(bytes, [a, b, 0, 0, ERR, low, high, _, ..]
         if u16::from_le_bytes([*a, *b]) as usize == bytes.len() - 4 && (1000..10_000).contains(&u16::from_le_bytes([*low, *high])))
 }
 
 /// Whether a segment is one command of a client: the whole of it, numbered zero.
 pub fn is_command(bytes: &[u8]) -> bool {
-    matches!(bytes, [a, b, c, 0, 1..=0x1F | 0xFA, ..] if u32::from_le_bytes([*a, *b, *c, 0]) as usize == bytes.len() - 4)
+    matches!(bytes, [a, b, c, 0, command::QUIT..=0x1F | command::STMT_BULK_EXECUTE, ..] if u32::from_le_bytes([*a, *b, *c, 0]) as usize == bytes.len() - 4)
 }
 
 impl MySql {
@@ -144,9 +141,9 @@ impl MySql {
     }
 }
 
-fn packet(head: &[u8], keep: usize) -> Result<Body, Lost> {
-    let [a, b, c, _] = *head else { return Err(Lost) };
-    Ok(Body { length: u32::from_le_bytes([a, b, c, 0]).into(), keep })
+fn body_of(head: &[u8], keep: usize) -> Result<Body, Lost> {
+    let (length, _) = packet::head(head.try_into().map_err(|_| Lost)?);
+    Ok(Body { length: length.into(), keep })
 }
 
 struct Client<'a> {
@@ -157,11 +154,11 @@ struct Client<'a> {
 
 impl Messages for Client<'_> {
     fn head_length(&self) -> usize {
-        4
+        packet::HEAD
     }
 
     fn body(&mut self, head: &[u8]) -> Result<Body, Lost> {
-        packet(
+        body_of(
             head,
             match self.state.phase {
                 Phase::Login => MOST_KEPT,
@@ -175,7 +172,7 @@ impl Messages for Client<'_> {
     fn message(&mut self, m: &Message<'_>) -> bool {
         let state = &mut *self.state;
         let mut is_for = |purpose: Purpose| self.trip.purpose = self.trip.purpose.max(purpose);
-        if std::mem::replace(&mut state.goes_on[0], m.length == GOES_ON) {
+        if std::mem::replace(&mut state.goes_on[0], m.length == u64::from(GOES_ON)) {
             return true;
         }
         match state.phase {
@@ -204,29 +201,32 @@ impl Messages for Client<'_> {
             Phase::Ready => {
                 state.command = m.body.first().copied().unwrap_or(0);
                 match state.command {
-                    0x01 => is_for(Purpose::Terminate),
-                    0x03 => {
+                    command::QUIT => is_for(Purpose::Terminate),
+                    command::QUERY => {
                         state.worked = true;
                         self.trip.statements += 1;
                         is_for(Purpose::Simple);
                     }
-                    0x17 | 0xFA => {
+                    command::STMT_EXECUTE | command::STMT_BULK_EXECUTE => {
                         state.worked = true;
                         self.trip.statements += 1;
                         is_for(Purpose::Extended);
                     }
-                    0x16 | 0x18 | 0x19 | 0x1A => is_for(Purpose::Prepare),
-                    0x1C => {
+                    command::STMT_PREPARE
+                    | command::STMT_SEND_LONG_DATA
+                    | command::STMT_CLOSE
+                    | command::STMT_RESET => is_for(Purpose::Prepare),
+                    command::STMT_FETCH => {
                         self.trip.fetches += 1;
                         is_for(Purpose::Fetch);
                     }
-                    0x0E => is_for(Purpose::Sync),
+                    command::PING => is_for(Purpose::Sync),
                     // The client proves again who it is.
-                    CHANGE_USER => {
+                    command::CHANGE_USER => {
                         is_for(Purpose::Command);
                         state.phase = Phase::Proof;
                     }
-                    0x12 | 0x1E => is_for(Purpose::Replication),
+                    command::BINLOG_DUMP | command::BINLOG_DUMP_GTID => is_for(Purpose::Replication),
                     _ => is_for(Purpose::Command),
                 }
             }
@@ -246,18 +246,18 @@ impl Server<'_> {
     fn refused(&mut self, m: &Message<'_>) {
         self.trip.errors += 1;
         self.about.let_in = Some(false);
-        if let Some([b'#', state @ ..]) = m.body.get(3..9) {
+        if let Some(state) = ErrorPacket::parse(m.body).and_then(|error| error.sqlstate) {
             self.about.sqlstate = name_of(state);
         }
     }
 
     fn status(&mut self, m: &Message<'_>) -> Result<(), Truncated> {
         let mut body = Bytes::new(m.body, Endian::Little);
-        if body.u8("header")? == 0xFE && m.length == 5 {
+        if body.u8("header")? == EOF && m.length == 5 {
             body.u16("warnings")?;
         } else {
-            login::lenenc(&mut body)?;
-            login::lenenc(&mut body)?;
+            field::lenenc(&mut body)?;
+            field::lenenc(&mut body)?;
         }
         self.state.in_transaction = body.u16("status")? & STATUS_IN_TRANS != 0;
         Ok(())
@@ -266,54 +266,54 @@ impl Server<'_> {
 
 impl Messages for Server<'_> {
     fn head_length(&self) -> usize {
-        4
+        packet::HEAD
     }
 
     fn body(&mut self, head: &[u8]) -> Result<Body, Lost> {
-        packet(head, if self.state.phase == Phase::Greeting { MOST_KEPT } else { 64 })
+        body_of(head, if self.state.phase == Phase::Greeting { MOST_KEPT } else { 64 })
     }
 
     fn message(&mut self, m: &Message<'_>) -> bool {
         let kind = m.body.first().copied().unwrap_or(0);
         let state = &mut *self.state;
-        if std::mem::replace(&mut state.goes_on[1], m.length == GOES_ON) {
+        if std::mem::replace(&mut state.goes_on[1], m.length == u64::from(GOES_ON)) {
             return true;
         }
         match state.phase {
-            Phase::Greeting if kind == 0xFF => self.refused(m),
+            Phase::Greeting if kind == ERR => self.refused(m),
             Phase::Greeting => {
                 state.login.greeted(m.body);
                 state.phase = Phase::Login;
             }
             Phase::Login | Phase::Proof => match (kind, m.body) {
-                (0, _) => {
+                (OK, _) => {
                     state.login.accepted(self.about);
                     self.about.ready(self.ts);
-                    if state.phase == Phase::Proof && state.command != CHANGE_USER {
+                    if state.phase == Phase::Proof && state.command != command::CHANGE_USER {
                         let codec = state.login.codecs.agreed();
                         state.squeezed = codec.map(|codec| [Squeezed::new(codec), Squeezed::new(codec)]);
                     }
                     state.phase = Phase::Ready;
                 }
-                (0xFF, _) => self.refused(m),
+                (ERR, _) => self.refused(m),
                 // Of one byte only: the proof of servers before 4.1.
-                (0xFE, [_, name @ ..]) => {
+                (EOF, [_, name @ ..]) => {
                     let name = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
-                    state.login.switched(if m.length == 1 { b"mysql_old_password" } else { name }, self.about);
+                    state.login.switched(if m.length == 1 { auth::OLD.as_bytes() } else { name }, self.about);
                 }
-                (1, [_, 4, ..]) => state.login.next = Next::Password,
+                (AUTH_MORE_DATA, [_, auth::WANTS_PASSWORD, ..]) => state.login.next = Next::Password,
                 _ => {}
             },
             Phase::File => {}
             Phase::Ready => {
                 let first = std::mem::take(&mut state.at_answer);
                 match kind {
-                    0xFF if first => self.trip.errors += 1,
-                    LOCAL_FILE if first && state.command == 0x03 => state.phase = Phase::File,
-                    0 if first && matches!(state.command, 0x03 | 0x17) => {
+                    ERR if first => self.trip.errors += 1,
+                    LOCAL_INFILE if first && state.command == command::QUERY => state.phase = Phase::File,
+                    OK if first && matches!(state.command, command::QUERY | command::STMT_EXECUTE) => {
                         let _ = self.status(m);
                     }
-                    0xFE if m.length < 64 => {
+                    EOF if m.length < 64 => {
                         let _ = self.status(m);
                     }
                     _ => {}

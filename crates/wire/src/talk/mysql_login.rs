@@ -5,19 +5,16 @@
 use super::about::{name_of, About, Auth};
 use super::squeezed::Codec;
 use leadline_bytes::{Bytes, Endian, Truncated};
+use leadline_mysql_protocol::auth;
+use leadline_mysql_protocol::capability::{
+    COMPRESS, CONNECT_WITH_DB, PLUGIN_AUTH, PLUGIN_AUTH_LENENC_CLIENT_DATA, PROTOCOL_41, SECURE_CONNECTION, SSL,
+    ZSTD_COMPRESSION_ALGORITHM,
+};
+use leadline_mysql_protocol::field::{lenenc, until_zero};
+use leadline_mysql_protocol::Greeting;
 
-const CONNECT_WITH_DB: u32 = 0x8;
-const COMPRESS: u32 = 0x20;
-const PROTOCOL_41: u32 = 0x200;
-const SSL: u32 = 0x800;
-const SECURE_CONNECTION: u32 = 0x8000;
-const PLUGIN_AUTH: u32 = 0x8_0000;
-const LENENC_AUTH: u32 = 0x20_0000;
-const ZSTD: u32 = 0x400_0000;
 /// A login packet that asks for TLS ends after its fixed part; that of a client before 4.1 after five bytes.
 const TLS_REQUESTS: [u64; 2] = [32, 5];
-const NATIVE: &[u8] = b"mysql_native_password";
-const OLD: &[u8] = b"mysql_old_password";
 /// A password of sha256_password that is encrypted with the server's RSA key has the length of the key, of 1024 bits at least.
 const LEAST_RSA: u64 = 128;
 
@@ -45,7 +42,7 @@ impl Codecs {
     pub fn agreed(self) -> Option<Codec> {
         match self.server & self.client {
             both if both & COMPRESS != 0 => Some(Codec::Zlib),
-            both if both & ZSTD != 0 => Some(Codec::Zstd),
+            both if both & ZSTD_COMPRESSION_ALGORITHM != 0 => Some(Codec::Zstd),
             _ => None,
         }
     }
@@ -69,7 +66,7 @@ pub fn asks_for_tls(body: &[u8], length: u64) -> bool {
 impl Login {
     /// The server's greeting.
     pub fn greeted(&mut self, body: &[u8]) {
-        self.codecs.server = capabilities(body).unwrap_or(0);
+        self.codecs.server = Greeting::parse(body).map_or(0, |greeting| greeting.capabilities);
     }
 
     /// The client's first packet.
@@ -83,7 +80,7 @@ impl Login {
             self.codecs.client = low;
             body.take("packet size", 3)?;
             about.user = name_of(until_zero(&mut body));
-            self.named(OLD, about);
+            self.named(auth::OLD.as_bytes(), about);
             let proof = until_zero(&mut body);
             self.proven = !proof.is_empty();
             if low & CONNECT_WITH_DB != 0 {
@@ -95,8 +92,9 @@ impl Login {
         self.codecs.client = flags;
         body.take("packet size and character set", 28)?;
         about.user = name_of(until_zero(&mut body));
-        self.named(if flags & SECURE_CONNECTION == 0 { OLD } else { NATIVE }, about);
-        let proof = if flags & LENENC_AUTH != 0 {
+        let method = if flags & SECURE_CONNECTION == 0 { auth::OLD } else { auth::NATIVE };
+        self.named(method.as_bytes(), about);
+        let proof = if flags & PLUGIN_AUTH_LENENC_CLIENT_DATA != 0 {
             let length = lenenc(&mut body)?;
             body.take("proof", usize::try_from(length).unwrap_or(usize::MAX))?
         } else if flags & SECURE_CONNECTION != 0 {
@@ -148,39 +146,4 @@ impl Login {
             _ => Next::Proof,
         };
     }
-}
-
-/// What the server can do, by its greeting.
-fn capabilities(body: &[u8]) -> Result<u32, Truncated> {
-    let mut body = Bytes::new(body, Endian::Little);
-    body.u8("protocol")?;
-    until_zero(&mut body);
-    body.take("thread and scramble", 4 + 8 + 1)?;
-    let low: u32 = body.u16("capabilities")?.into();
-    // Servers before 4.1 end here.
-    let high = body.take("character set and status", 3).and_then(|_| body.u16("capabilities")).unwrap_or(0);
-    Ok(low | u32::from(high) << 16)
-}
-
-fn until_zero<'a>(bytes: &mut Bytes<'a>) -> &'a [u8] {
-    let length = bytes.rest().iter().position(|byte| *byte == 0).unwrap_or(bytes.left());
-    let text = bytes.take("text", length).unwrap_or(&[]);
-    let _ = bytes.u8("end");
-    text
-}
-
-/// A number of one to nine bytes.
-///
-/// # Errors
-/// Bytes of it are missing.
-pub fn lenenc(bytes: &mut Bytes<'_>) -> Result<u64, Truncated> {
-    Ok(match bytes.u8("length")? {
-        0xFC => bytes.u16("length")?.into(),
-        0xFD => {
-            let [a, b, c] = bytes.array("length")?;
-            u32::from_le_bytes([a, b, c, 0]).into()
-        }
-        0xFE => bytes.u64("length")?,
-        short => short.into(),
-    })
 }

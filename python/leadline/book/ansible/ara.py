@@ -17,10 +17,10 @@ from typing import Any
 
 from leadline.book.ansible.ingest import put_facts, put_record
 from leadline.book.ansible.plugin.leadline_book import Hider
+from leadline.book.db import Db
 from leadline.book.events import Event, run_id, taker_of
 from leadline.book.query import Book
 from leadline.book.spool import UID_LENGTH, UID_LETTERS
-from leadline.book.store import Db
 from leadline.errors import LeadlineError
 
 TABLES = ("playbooks", "plays", "tasks", "results", "hosts", "files", "file_contents", "records", "labels", "playbooks_labels")

@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
+from leadline.book.db import Db
 from leadline.book.events import Event, number, run_id, taken, text, whole
 from leadline.book.runs import index_words, put_labels
-from leadline.book.store import Db
 
 NEWEST_FORMAT = 1
 STATUSES = ("ok", "failed", "skipped", "unreachable")

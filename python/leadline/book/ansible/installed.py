@@ -1,4 +1,4 @@
-"""The plugin where Ansible finds it: a copy in a folder of its own, whose path stays when leadline or its Python is upgraded."""
+"""The plugin where Ansible finds it: a copy in a directory of its own, whose path stays when leadline or its Python is upgraded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLUGIN_PATHS = "ANSIBLE_CALLBACK_PLUGINS"
 DEFAULT_PATHS = "$HOME/.ansible/plugins/callback:/usr/share/ansible/plugins/callback"  # what Ansible looks at by itself
 
 
-def folder() -> Path:
+def directory() -> Path:
     """Of this user; it is there after `install`."""
     data = os.environ.get("XDG_DATA_HOME", "")
     return (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "leadline" / "ansible"
@@ -24,8 +24,8 @@ def own_text() -> bytes:
 
 
 def install() -> Path:
-    """The folder, with the plugin of this leadline in it. Raises LeadlineError."""
-    at = folder()
+    """The directory, with the plugin of this leadline in it. Raises LeadlineError."""
+    at = directory()
     try:
         at.mkdir(parents=True, exist_ok=True)
         if not is_current(at):

@@ -1,6 +1,6 @@
 """A playbook to be run: its command line, and files for what must not be in it.
 
-Values and secrets are files of mode 0600 in a folder of mode 0700 in memory, which is removed at the end: nothing secret is in the
+Values and secrets are files of mode 0600 in a directory of mode 0700 in memory, which is removed at the end: nothing secret is in the
 arguments, the environment or on a disk. What is typed by who starts the run (`inputs`, `secrets`) reaches Ansible as plain text:
 a `{{` in it is never evaluated.
 """
@@ -103,14 +103,14 @@ class Prepared:
     argv: list[str]
     environment: dict[str, str]
     secrets: list[str]
-    folder: Path
+    directory: Path
     uid: str = ""
 
     def request(self, name: str, labels: Mapping[str, str] | None = None, **more: Any) -> Request:
         """What the supervisor is asked to run: events of the plugin and output become one run. It removes the files at its end."""
         from leadline.book.supervisor import Request
 
-        files = [str(path) for path in self.folder.iterdir()]
+        files = [str(path) for path in self.directory.iterdir()]
         own: dict[str, Any] = {"uid": self.uid} if self.uid else {}
         return Request(
             self.argv, kind="ansible", name=name, labels=dict(labels or {}), env=self.environment, secrets=self.secrets, remove=files,
@@ -118,7 +118,7 @@ class Prepared:
         )  # fmt: skip
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 @contextmanager
@@ -137,21 +137,21 @@ def prepare(playbook: Playbook, *, uid: str = "") -> Prepared:
     _check(playbook)
     plugin = install()
     owner = os.getpid()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner}-{proc.start_ticks(owner)}-", dir=memory_folder()))
+    directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner}-{proc.start_ticks(owner)}-", dir=memory_directory()))
     try:
-        argv = [playbook.program, *_inventories(playbook, folder), *_options(playbook), *_secret_options(playbook, folder)]
+        argv = [playbook.program, *_inventories(playbook, directory), *_options(playbook), *_secret_options(playbook, directory)]
         for name, values in (("variables", playbook.variables), ("inputs", playbook.inputs), ("secrets", playbook.secrets)):
             if values:
-                argv += ["-e", f"@{_write(folder / f'{name}.yml', variables_text(values, trusted=name == 'variables'))}"]
+                argv += ["-e", f"@{_write(directory / f'{name}.yml', variables_text(values, trusted=name == 'variables'))}"]
         argv += [*playbook.more, "--", playbook.path]
         known = playbook.known_secrets()
         environment = {
             PLUGIN_PATHS: with_plugin(os.environ, plugin), "PYTHONUNBUFFERED": "1",
-            SECRETS: str(_write(folder / "known.json", json.dumps(known))), JOIN: uid,
+            SECRETS: str(_write(directory / "known.json", json.dumps(known))), JOIN: uid,
         }  # fmt: skip
-        return Prepared(argv, {name: value for name, value in environment.items() if value}, known, folder, uid)
+        return Prepared(argv, {name: value for name, value in environment.items() if value}, known, directory, uid)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
 
 
@@ -167,8 +167,8 @@ def variables_text(values: Mapping[str, Any], *, trusted: bool) -> str:
     return "---\n" + "".join(f"{name}: {_yaml(value, trusted)}\n" for name, value in values.items())
 
 
-def memory_folder() -> str:
-    """A folder whose files are never on a disk, if there is one."""
+def memory_directory() -> str:
+    """A directory whose files are never on a disk, if there is one."""
     for place in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
         if place and _is_in_memory(place) and os.access(place, os.W_OK | os.X_OK):
             return place
@@ -177,21 +177,22 @@ def memory_folder() -> str:
 
 def sweep() -> int:
     """Removes what runs left behind whose processes are gone; how many."""
-    left = [folder for place in {memory_folder(), tempfile.gettempdir()} for folder in Path(place).glob(f"{_PREFIX}*") if _is_left(folder)]
-    for folder in left:
-        shutil.rmtree(folder, ignore_errors=True)
+    places = {memory_directory(), tempfile.gettempdir()}
+    left = [found for place in places for found in Path(place).glob(f"{_PREFIX}*") if _is_left(found)]
+    for directory in left:
+        shutil.rmtree(directory, ignore_errors=True)
     return len(left)
 
 
-def _is_left(folder: Path) -> bool:
+def _is_left(directory: Path) -> bool:
     """Who made it is gone, and no run uses it. Its name has the pid, and when that process began."""
     from leadline.book.supervisor import is_held
 
     try:
-        about = folder.lstat()
-        pid, started = folder.name.removeprefix(_PREFIX).split("-")[:2]
+        about = directory.lstat()
+        pid, started = directory.name.removeprefix(_PREFIX).split("-")[:2]
         ours = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
-        return ours and proc.start_ticks(int(pid)) != int(started) and not is_held(folder)
+        return ours and proc.start_ticks(int(pid)) != int(started) and not is_held(directory)
     except (OSError, ValueError):
         return False
 
@@ -208,11 +209,11 @@ def _yaml(value: Any, trusted: bool) -> str:
     return json.dumps(value)
 
 
-def _inventories(playbook: Playbook, folder: Path) -> list[str]:
+def _inventories(playbook: Playbook, directory: Path) -> list[str]:
     paths = [path if playbook.in_checkout else os.path.abspath(path) for path in playbook.inventories]
     words = [word for path in paths for word in ("-i", path)]
     if playbook.inventory_text:
-        words += ["-i", str(_write(folder / "hosts", playbook.inventory_text))]
+        words += ["-i", str(_write(directory / "hosts", playbook.inventory_text))]
     return words
 
 
@@ -228,16 +229,16 @@ def _options(playbook: Playbook) -> list[str]:
     return words + (["-" + "v" * min(playbook.verbosity, 4)] if playbook.verbosity > 0 else [])
 
 
-def _secret_options(playbook: Playbook, folder: Path) -> list[str]:
+def _secret_options(playbook: Playbook, directory: Path) -> list[str]:
     words = []
     for number, (name, password) in enumerate(playbook.vault_passwords.items()):
-        words.append(f"--vault-id={name}@{_write(folder / f'vault{number}', password)}")
+        words.append(f"--vault-id={name}@{_write(directory / f'vault{number}', password)}")
     if playbook.become_password:
-        words.append(f"--become-password-file={_write(folder / 'become', playbook.become_password)}")
+        words.append(f"--become-password-file={_write(directory / 'become', playbook.become_password)}")
     if playbook.connection_password:
-        words.append(f"--connection-password-file={_write(folder / 'connection', playbook.connection_password)}")
+        words.append(f"--connection-password-file={_write(directory / 'connection', playbook.connection_password)}")
     if playbook.private_key:
-        words.append(f"--private-key={_write(folder / 'key', playbook.private_key.rstrip() + chr(10))}")
+        words.append(f"--private-key={_write(directory / 'key', playbook.private_key.rstrip() + chr(10))}")
     return words
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from leadline.book.ansible.ingest import PARTS, TOTALS, facts_of
+from leadline.book.db import Row
 from leadline.book.query import LAST, SHORT, Book, as_run
-from leadline.book.store import Row
 from leadline.errors import LeadlineError
 
 KIND = "ansible"

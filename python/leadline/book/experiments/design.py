@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from leadline.book.experiments.cells import COIN, UNSAID, orders_of
 from leadline.book.redact import redact, redact_text
 from leadline.errors import LeadlineError
-from leadline.lab.paired import block_order, leg_order
 from leadline.lab.signed_rank import MOST_PAIRS
 from leadline.lab.verdict import BETTER
 
@@ -23,8 +22,7 @@ SIDES = ("baseline", "variant")
 LONGEST = 8000  # letters of a command
 LONGEST_PATTERN = 500
 LONGEST_DESIGN = 64 << 10
-# How the order of an experiment was drawn. What was registered before a coin was tossed for each pair says nothing of it.
-DRAWN = {"a coin for each pair": leg_order, "": block_order}
+DRAWN = (COIN, UNSAID)  # how the order of an experiment may have been drawn
 MOST_WARMUPS = 1000
 _OPERATORS = frozenset("|&;<>()`$")
 _SHELL = "an experiment runs no shell: quote it, or write sh -c '...'"
@@ -32,8 +30,8 @@ _SHELL = "an experiment runs no shell: quote it, or write sh -c '...'"
 
 @dataclass(frozen=True)
 class Design:
-    """metric: one of METRICS, or a regular expression whose first group is the number in the output. margin: a share. folder: where the
-    legs run; empty if that is a folder made for this run alone."""
+    """metric: one of METRICS, or a regular expression whose first group is the number in the output. margin: a share. directory: where the
+    trials run; empty if that is a directory made for this run alone."""
 
     baseline: str
     variant: str
@@ -50,28 +48,20 @@ class Design:
 
     @property
     def order(self) -> str:
-        """B and V for each leg of the baseline and of the variant; each two are a pair."""
+        """B and V for each trial of the baseline and of the variant; each two are a pair."""
         return order_of(self.pairs, self.seed, self.drawn)
 
     @property
     def drawn(self) -> str:
-        return next(iter(DRAWN))
+        return COIN
 
     @property
     def question(self) -> str:
         """The same for designs that ask the same: with more pairs, another margin or seed it is another try, not another question."""
         return _sha256([self.baseline, self.variant, self.prepare, self.metric, self.folder])
 
-    @property
-    def is_time(self) -> bool:
-        return self.metric == "seconds"
-
-    @property
-    def quantity(self) -> str:
-        return self.metric if self.metric in METRICS else "figure"
-
     def as_text(self) -> str:
-        """What is sealed: without secrets, and with the order of the legs."""
+        """What is sealed: without secrets, and with the order of the trials."""
         hidden = {name: hide(getattr(self, name)) for name in ("baseline", "variant", "prepare")}
         values = asdict(self) | hidden | {"hypothesis": redact_text(self.hypothesis), "order": self.order, "drawn": self.drawn}
         return json.dumps(values, ensure_ascii=False, sort_keys=True)
@@ -85,8 +75,31 @@ class Design:
 
 
 def order_of(pairs: int, seed: int, drawn: str) -> str:
-    """drawn: a name of DRAWN."""
-    return "".join("BV"[on] for on in DRAWN[drawn](pairs, random.Random(seed)))
+    """drawn: one of DRAWN."""
+    return "".join("BV"[at] for block in orders_of(len(SIDES), pairs, seed, drawn) for at in block)
+
+
+def quantity_of(metric: str) -> str:
+    return metric if metric in METRICS else "figure"
+
+
+# What a study calls blocks and levels, an experiment calls otherwise.
+WORDS: dict[str, Any] = {"block": "pair", "more": "--pairs", "sides": {"variant": ("the variant", "the baseline")}}
+
+
+def as_study(design: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment (of ingest.read_design) as the study that it is: one factor of two levels, with pairs for blocks."""
+    metric, order = design["metric"], ["BV".index(letter) for letter in design["order"]]
+    measured = {
+        "name": quantity_of(metric), "source": "used" if metric in METRICS else "pattern", "text": metric, "better": design["better"],
+        "margin": design["margin"], "is_time": metric == "seconds", "per": "", "proves": "",
+    }  # fmt: skip
+    return {
+        "factors": [{"name": "", "kind": "command", "levels": [[side, design[side]] for side in SIDES]}], "excluded": [], "dropped": [],
+        "cells": [[side] for side in SIDES], "repetitions": design["pairs"], "metrics": [measured], "words": WORDS,
+        "order": [order[at : at + 2] for at in range(0, len(order), 2)],
+        **{name: design[name] for name in ("seed", "drawn", "margin", "hypothesis")},
+    }  # fmt: skip
 
 
 def hide(command: str) -> str:

@@ -1,57 +1,99 @@
-"""The ratios of the pairs as SVG without styles or scripts: how it looks is for the page that holds it, by its classes."""
+"""Ratios and their intervals as SVG without styles or scripts: how it looks is for the page that holds it, by its classes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 520, 58, 14, 17, 8, 26
+WIDE, WIDE_LEFT, WIDE_ROW, LONGEST_NAME = 640, 230, 24, 34
 MOST_ROWS = 200
 LARGEST, SMALLEST = 1e9, 1e-9
+APART = 40  # between two ticks
 
 
-def drawing(found: dict[str, Any]) -> str:
-    """A row for each pair with its ratio, the interval below them, a line at 1 and the margin around it; empty without ratios."""
-    pairs = [pair for pair in found["pairs"] if pair["ratio"] is not None][:MOST_ROWS]
-    if not pairs or found["ratio"] is None:
+@dataclass(frozen=True)
+class Mark:
+    """A row. low, high: the ends of its interval. is_part: one pair, and not what all of them say."""
+
+    name: str
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    is_part: bool = False
+
+
+def drawing(found: Mapping[str, Any]) -> str:
+    """Of an experiment (of query.experiment): a row for each pair, the ratio of all with its interval below; empty without ratios."""
+    parts = [Mark(str(pair["pair"]), pair["ratio"], is_part=True) for pair in found["pairs"] if pair["ratio"] is not None][:MOST_ROWS]
+    if not parts or found["ratio"] is None:
         return ""
-    margin, ends = found["design"]["margin"], [end for end in (found["low"], found["high"]) if end is not None]
-    values = [pair["ratio"] for pair in pairs] + ends + [found["ratio"], 1 - margin, 1 + margin]
-    room = 0.06 * (max(values) - min(values)) or 0.01
-    low, high = min(values) - room, max(values) + room
-    if max(map(abs, values)) > LARGEST or room < SMALLEST:
+    least, most = min(part.ratio for part in parts), max(part.ratio for part in parts)
+    said = f"ratios of {len(parts)} pairs from {least:.4g} to {most:.4g}"
+    return _svg([*parts, Mark("ratio", found["ratio"], found["low"], found["high"])], found["design"]["margin"], said, "", WIDTH, LEFT, ROW)
+
+
+def drawings(rows: Sequence[Mapping[str, Any]], design: Mapping[str, Any]) -> list[str]:
+    """Of a study: the rows of effects.judge, those of each metric on one axis: what is better for one may be worse for another."""
+    out = []
+    for metric in design["metrics"]:
+        name = metric["name"]
+        marks = [Mark(row["level"], row["ratio"], row["low"], row["high"]) for row in rows if row["metric"] == name]
+        shown = [mark for mark in marks if mark.ratio is not None and mark.low is not None][:MOST_ROWS]
+        if shown:
+            out.append(_svg(shown, metric["margin"], f"{name}: ratios to the baseline", name, WIDE, WIDE_LEFT, WIDE_ROW))
+    return out
+
+
+def _svg(marks: Sequence[Mark], margin: float, said: str, title: str, width: int, left: int, row_height: int) -> str:
+    """The margin around a line at 1, and the marks on an axis of logarithms, where half as much is as far away as twice as much."""
+    ends = [end for mark in marks for end in (mark.low, mark.high) if end is not None]
+    values = [*ends, *(mark.ratio for mark in marks), 1 - margin, 1 + margin]
+    if min(values) < SMALLEST or max(values) > LARGEST:
         return ""  # no scale has ticks for these
-    height = TOP + ROW * (len(pairs) + 1) + BOTTOM
+    low, high = math.log(min(values)), math.log(max(values))
+    room = 0.06 * (high - low) or 0.01
+    low, high, top = low - room, high + room, TOP + 14 * bool(title)
+    height = top + row_height * len(marks) + BOTTOM
+    bottom = height - BOTTOM
+
+    def at(value: float) -> float:
+        return left + (width - left - RIGHT) * (math.log(value) - low) / (high - low)
 
     def x(value: float) -> str:
-        return f"{LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low):.1f}"
+        return f"{at(value):.1f}"
 
-    def y(row: int) -> str:
-        return f"{TOP + ROW * (row + 0.5):.1f}"
-
-    bottom = height - BOTTOM
-    said = f"ratios of {len(pairs)} pairs from {min(p['ratio'] for p in pairs):.4g} to {max(p['ratio'] for p in pairs):.4g}"
-    out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{said}">']
-    wide = float(x(1 + margin)) - float(x(1 - margin))
-    out.append(f'<rect class="margin" x="{x(1 - margin)}" y="{TOP}" width="{wide:.1f}" height="{bottom - TOP}"/>')
-    out.append(f'<line class="one" x1="{x(1)}" x2="{x(1)}" y1="{TOP}" y2="{bottom}"/>')
-    for value, text in _ticks(low, high):
-        out.append(f'<text class="tick" x="{x(value)}" y="{height - 8}" text-anchor="middle">{text}</text>')
-    for row, pair in enumerate(pairs):
-        out.append(f'<text class="tick" x="{LEFT - 8}" y="{y(row)}" text-anchor="end" dominant-baseline="middle">{pair["pair"]}</text>')
-        title = f"pair {pair['pair']}: {pair['ratio']:.4g}"
-        out.append(f'<circle class="dot" cx="{x(pair["ratio"])}" cy="{y(row)}" r="4"><title>{title}</title></circle>')
-    row = len(pairs)
-    out.append(f'<text class="tick" x="{LEFT - 8}" y="{y(row)}" text-anchor="end" dominant-baseline="middle">ratio</text>')
-    if found["low"] is not None and found["high"] is not None:
-        out.append(f'<line class="interval" x1="{x(found["low"])}" x2="{x(found["high"])}" y1="{y(row)}" y2="{y(row)}"/>')
-    out.append(f'<circle class="ratio" cx="{x(found["ratio"])}" cy="{y(row)}" r="5"><title>ratio {found["ratio"]:.4g}</title></circle>')
+    out = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}">']
+    out += [f'<text class="tick" x="0" y="12">{escape(title)}</text>'] * bool(title)
+    wide = at(1 + margin) - at(1 - margin)
+    out.append(f'<rect class="margin" x="{x(1 - margin)}" y="{top}" width="{wide:.1f}" height="{bottom - top}"/>')
+    out.append(f'<line class="one" x1="{x(1)}" x2="{x(1)}" y1="{top}" y2="{bottom}"/>')
+    for value in _ticks(math.exp(low), math.exp(high), at):
+        out.append(f'<text class="tick" x="{x(value)}" y="{height - 8}" text-anchor="middle">{value:.6g}</text>')
+    for row, mark in enumerate(marks):
+        y = f"{top + row_height * (row + 0.5):.1f}"
+        name = mark.name if len(mark.name) <= LONGEST_NAME else mark.name[: LONGEST_NAME - 1] + "…"
+        out.append(f'<text class="tick" x="{left - 8}" y="{y}" text-anchor="end" dominant-baseline="middle">{escape(name)}</text>')
+        if mark.low is not None and mark.high is not None:
+            out.append(f'<line class="interval" x1="{x(mark.low)}" x2="{x(mark.high)}" y1="{y}" y2="{y}"/>')
+        kind, size, of = ("dot", 4, f"pair {mark.name}:") if mark.is_part else ("ratio", 5, "ratio")
+        out.append(f'<circle class="{kind}" cx="{x(mark.ratio)}" cy="{y}" r="{size}"><title>{of} {mark.ratio:.4g}</title></circle>')
     return "".join([*out, "</svg>"])
 
 
-def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """About five values in steps of 1, 2 or 5 times a power of ten."""
-    step = 10.0 ** len(f"{int(high - low)}") if high - low >= 1 else 1.0
-    while (high - low) / step < 4:
-        step /= 2.5 if f"{step:e}"[0] == "5" else 2
-    first = int(low / step) + (low > 0)
-    return [(at * step, f"{at * step:.6g}") for at in range(first, int(high / step) + 1)]
+def _ticks(low: float, high: float, at: Any) -> list[float]:
+    """1, and on both sides values in steps of 1, 2 or 5 times a power of ten that have room beside each other."""
+    found = [1.0]
+    for end, turn in ((low, -1), (high, 1)):
+        step = 10.0 ** math.floor(math.log10(max(abs(end - 1), SMALLEST)))
+        while abs(end - 1) / step < 2:
+            step /= 2.5 if f"{step:e}"[0] == "5" else 2
+        for n in range(1, int(abs(end - 1) / step) + 2):
+            value = n * step if turn > 0 and step >= 1 else 1 + turn * n * step
+            if low <= value <= high and abs(at(value) - at(found[-1])) > APART and abs(at(value) - at(1.0)) > APART:
+                found.append(value)
+        found.sort(reverse=turn < 0)
+    return sorted(found)

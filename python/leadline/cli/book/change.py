@@ -6,7 +6,7 @@ import time
 
 import click
 
-from leadline.cli.book.options import ago_us, as_json, labels_of
+from leadline.cli.book.options import ago_us, as_json, labels_of, stored_kind
 from leadline.figures import count
 from leadline.output import to_json
 from leadline.units import bytes_of, sized
@@ -72,12 +72,15 @@ def cancel(run: str, wait: bool, as_json: bool) -> None:
 
 
 @click.command("prune", epilog="\b\nExamples:\n  leadline book prune --older 90d --dry-run\n  leadline book prune --keep 10000 --size 5GB\n"
-               "  leadline book prune --kind leg --older 7d")  # fmt: skip
+               "  leadline book prune --kind trial --older 7d")  # fmt: skip
 @click.option("--older", metavar="TIME", help="Remove runs that began longer ago than this: 12h, 90d.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Remove all but the newest N runs.")
 @click.option("--size", metavar="BYTES", help="Remove the oldest runs until the outputs of the others take at most this: 500MB, 2GB.")
 @click.option("--keep-failed", is_flag=True, help="Keep runs that failed or were lost.")
-@click.option("--kind", metavar="KIND", help="Look only at runs of this kind: leadline, command, experiment, leg, ansible, template.")
+@click.option(
+    "--kind", callback=stored_kind, metavar="KIND",
+    help="Look only at runs of this kind: leadline, command, experiment, study, trial, ansible, template.",
+)  # fmt: skip
 @click.option("--project", metavar="NAME", help="Look only at runs of this project.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
 @as_json

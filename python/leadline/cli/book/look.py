@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from leadline.cli import force
-from leadline.cli.book.options import ago_us, as_json, ended, labels_of, limit, when
+from leadline.cli.book.options import ago_us, as_json, ended, labels_of, limit, stored_kind, when
+from leadline.cli.forms import form, printed
 from leadline.errors import LeadlineError
 from leadline.units import duration
 
@@ -38,29 +39,31 @@ def _next(text: str) -> None:
 @click.command(
     "list", epilog="\b\nExamples:\n  leadline book list --status failed --since 7d\n  leadline book list --name load --label release=7.2"
 )
-@click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), experiment, leg, ansible.")
+@click.option(
+    "--kind", callback=stored_kind, metavar="KIND",
+    help="leadline (its own commands), command (of `leadline run`), experiment, study, trial, ansible.",
+)  # fmt: skip
 @click.option("--name", metavar="NAME", help="Runs of this name, such as take or load.")
 @click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs with this status.")
 @click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Runs with this label. If repeated: with all of them.")
 @click.option("--since", metavar="TIME", help="Runs that began within this time: 30m, 12h, 7d.")
 @click.option("--words", default="", metavar="TEXT", help="Runs whose name, command or summary has words that begin with TEXT.")
 @limit
-@as_json
+@form()
 def list_runs(
     kind: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, words: str, limit: int,
-    as_json: bool,
+    form: str | None,
 ) -> None:  # fmt: skip
-    """List runs, newest first. Legs of experiments are left out, unless a filter such as --kind leg asks for them."""
+    """List runs, newest first. Trials of experiments are left out, unless a filter such as --kind trial asks for them."""
     from leadline.book.query import Book, Filter, each_newest
-    from leadline.output import MOST_COUNTED, more_than, to_json
+    from leadline.output import MOST_COUNTED, more_than
 
     book = Book()
     wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words,
-                    legs=bool(kind or name or labels or words))  # fmt: skip
+                    trials=bool(kind or name or labels or words))  # fmt: skip
     runs = book.runs(wanted, limit + 1)
     more, runs = len(runs) > limit, runs[:limit]
-    if as_json:
-        click.echo(to_json({"runs": runs}))
+    if printed(form, runs, {"runs": runs}):
         return
     if not runs:
         click.echo("no such run in the book", err=True)
@@ -75,16 +78,16 @@ def list_runs(
 
 @click.command("days", epilog="\b\nExamples:\n  leadline book days\n  leadline book days --days 365")
 @click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, metavar="N", help="Number of days, up to today.")
-@as_json
-def days(days: int, as_json: bool) -> None:
+@form()
+def days(days: int, form: str | None) -> None:
     """Count the runs of each day (UTC) by how they ended."""
     from leadline.book.query import STATUSES, Book, by_day
-    from leadline.output import to_json, to_table
+    from leadline.output import to_table
 
     found = by_day(Book().store, days, time.time_ns() // 1000)
-    if as_json:
-        click.echo(to_json({"days": found}))
-    elif found:
+    if printed(form, found, {"days": found}):
+        return
+    if found:
         click.echo(to_table(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
         _next(f"leadline book list --since {days}d")
     else:
@@ -100,6 +103,8 @@ def show(run: str, file: str | None, as_json: bool) -> None:
     """Show one run: command, host, status, files it made, cost."""
     from leadline.book.ansible import query as of_ansible
     from leadline.book.experiments.query import experiment
+    from leadline.book.experiments.studies import study
+    from leadline.book.experiments.study_text import lines as study_lines
     from leadline.book.experiments.text import lines as experiment_lines
     from leadline.book.packed import log_size
     from leadline.book.query import Book, printable
@@ -111,8 +116,10 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         _print_file(book, found, file, as_json)
         return
     asked = experiment(book.store, found) if found["kind"] == "experiment" else None
+    of_study = study(book.store, found)
     if as_json:
-        click.echo(to_json(found if asked is None else found | {"experiment": asked}))
+        more = {name: one for name, one in (("experiment", asked), ("study", of_study)) if one is not None}
+        click.echo(to_json(found | more))
         return
     took = f", took {duration(found['duration_s'])}" if found["duration_s"] is not None else ""
     facts = found["facts"]
@@ -125,7 +132,7 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         "status": ended(found),
         "summary": found["summary"],
         "started": f"{when(found['started'])}{took}",
-        "folder": found["cwd"],
+        "directory": found["cwd"],
         "by": _by(found),
         "host": ", ".join(host),
         "leadline": found["version"],
@@ -146,8 +153,9 @@ def show(run: str, file: str | None, as_json: bool) -> None:
     for name, value in lines.items():
         if value:
             click.echo(printable(f"{name:<14}{value}"))
-    if asked is not None:
-        click.echo("\n".join(["", *(printable(line) for text in experiment_lines(asked) for line in text.split("\n"))]))
+    design = experiment_lines(asked) if asked is not None else study_lines(of_study) if of_study is not None else []
+    if design:
+        click.echo("\n".join(["", *(printable(line) for text in design for line in text.split("\n"))]))
     if size:
         _next(f"leadline book log {_short(found)}")
 
@@ -175,17 +183,16 @@ def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> Non
 @click.command("search", epilog="\b\nExamples:\n  leadline book search 'could not extend'")
 @click.argument("text")
 @limit
-@as_json
-def search(text: str, limit: int, as_json: bool) -> None:
+@form()
+def search(text: str, limit: int, form: str | None) -> None:
     """Find runs by words of their name, command or summary, or by text in their output."""
     from leadline.book.query import SEARCH_S, Book
-    from leadline.output import more_than, to_json
+    from leadline.output import more_than
 
     book = Book()
     runs, whole = book.search(text, limit + 1)
     more, runs = len(runs) > limit, runs[:limit]
-    if as_json:
-        click.echo(to_json({"runs": runs, "all_output_searched": whole}))
+    if printed(form, runs, {"runs": runs, "all_output_searched": whole}):
         return
     if runs:
         click.echo(_table([run | {"line": run["line"] or run["summary"]} for run in runs], "line", "line"))
@@ -201,18 +208,18 @@ def search(text: str, limit: int, as_json: bool) -> None:
 @click.command("diff", epilog="\b\nExamples:\n  leadline book diff 4k7q2 last")
 @click.argument("one")
 @click.argument("other", default="last")
-@as_json
-def diff(one: str, other: str, as_json: bool) -> None:
+@form()
+def diff(one: str, other: str, form: str | None) -> None:
     """Show what differs between two runs: arguments, files, facts of the host, settings, metrics, findings, output."""
     from leadline.book.compare import compare
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_table
 
     book = Book()
     runs = tuple(book.details(book.find(text)) for text in (one, other))
     found = compare(book, runs[0], runs[1])
-    if as_json:
-        click.echo(to_json({"runs": [run["uid"] for run in runs], "differences": [difference.as_dict() for difference in found]}))
+    differences = [difference.as_dict() for difference in found]
+    if printed(form, differences, {"runs": [run["uid"] for run in runs], "differences": differences}):
         return
     if not found:
         click.echo("no difference")

@@ -19,6 +19,11 @@ limit = click.option(
 )
 
 
+def stored_kind(_context: click.Context, _option: click.Parameter, kind: str | None) -> str | None:
+    """Of --kind: a trial of an experiment is stored as a leg, which it was called at first."""
+    return "leg" if kind == "trial" else kind
+
+
 def labels_of(texts: Iterable[str]) -> list[tuple[str, str | None]]:
     """KEY=VALUE, or KEY alone, whose value is None. Raises LeadlineError."""
     out = []

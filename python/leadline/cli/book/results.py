@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from leadline.cli.book.options import as_json, when
+from leadline.cli.book.options import when
+from leadline.cli.forms import form, printed
 from leadline.units import duration
 
 _run = click.argument("run", default="last")
@@ -35,7 +36,7 @@ def _stopped(counted: int) -> None:
 
 
 def _near(place: str, playbook: str) -> str:
-    """A file as seen from the folder of the playbook."""
+    """A file as seen from the directory of the playbook."""
     return place.removeprefix(f"{Path(playbook).parent}/") if playbook else place
 
 
@@ -49,21 +50,20 @@ def _head(run: dict[str, Any], playbook: dict[str, Any]) -> None:
 
 @click.command("tasks", epilog="\b\nExamples:\n  leadline book tasks\n  leadline book tasks 4k7q2 --json")
 @_run
-@as_json
-def tasks(run: str, as_json: bool) -> None:
+@form()
+def tasks(run: str, form: str | None) -> None:
     """List the tasks of an Ansible run, with their results by outcome.
 
     RUN is the first letters of its id, or `last`: the last run of Ansible.
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_table
 
     book = Book()
     found = query.find_run(book, run)
     rows, plays, playbook = query.tasks(book, found), query.plays(book, found), query.playbook(book, found)
-    if as_json:
-        click.echo(to_json({"run": found["uid"], "playbook": playbook, "plays": plays, "tasks": rows}))
+    if printed(form, rows, {"run": found["uid"], "playbook": playbook, "plays": plays, "tasks": rows}):
         return
     _head(found, playbook)
     cells = []
@@ -90,9 +90,9 @@ def tasks(run: str, as_json: bool) -> None:
 )
 @click.option("--items", is_flag=True, help="Also print each item of loops, and retries.")
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum number of results to print.")
-@as_json
+@form()
 def results(
-    run: str, n: int | None, task: int | None, host: str | None, status: str | None, items: bool, limit: int, as_json: bool
+    run: str, n: int | None, task: int | None, host: str | None, status: str | None, items: bool, limit: int, form: str | None
 ) -> None:
     """List the results of an Ansible run, or show result N in full.
 
@@ -100,18 +100,17 @@ def results(
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import MOST_COUNTED, more_than, to_json, to_table
+    from leadline.output import MOST_COUNTED, more_than, to_table
 
     book = Book()
     found = query.find_run(book, run)
     if n is not None:
-        _show(query.result(book, found, n), as_json)
+        _show(query.result(book, found, n), form)
         return
     parts = ("result", "item", "retry") if items else ("result",)
     rows = query.results(book, found, task=task, host=host, outcome=status, parts=parts, limit=limit + MOST_COUNTED)
     counted, rows = len(rows), rows[:limit]
-    if as_json:
-        click.echo(to_json({"run": found["uid"], "results": rows}))
+    if printed(form, rows, {"run": found["uid"], "results": rows}):
         return
     _head(found, query.playbook(book, found))
     cells = []
@@ -133,12 +132,10 @@ def _part(row: dict[str, Any]) -> str:
     return {"item": f"item {printable(row['item'] or '')}", "retry": f"attempt {row['attempts']}"}.get(row["part"], "")
 
 
-def _show(row: dict[str, Any], as_json: bool) -> None:
+def _show(row: dict[str, Any], form: str | None) -> None:
     from leadline.book.query import SHORT, printable
-    from leadline.output import to_json
 
-    if as_json:
-        click.echo(to_json(row))
+    if printed(form, [row], row):
         return
     lines = {
         "result": f"{row['n']} of run {row['run'][:SHORT]}",
@@ -176,24 +173,27 @@ def _to_the_ms(us: int | None) -> str:
 @click.command("hosts", epilog="\b\nExamples:\n  leadline book hosts\n  leadline book hosts 4k7q2 --json")
 @_run
 @click.option("--facts", metavar="HOST", help="Print the gathered facts of this host.")
-@as_json
-def hosts(run: str, facts: str | None, as_json: bool) -> None:
+@form()
+def hosts(run: str, facts: str | None, form: str | None) -> None:
     """List the hosts of an Ansible run, with its totals.
 
     RUN is the first letters of its id, or `last`: the last run of Ansible.
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_table
 
     book = Book()
     found = query.find_run(book, run)
     if facts is not None:
-        click.echo(json.dumps(query.facts(book, found, facts), indent=None if as_json else 2, ensure_ascii=True))
+        known = query.facts(book, found, facts)
+        if form == "csv":
+            printed(form, [{"fact": name, "value": value} for name, value in known.items()])
+        else:
+            click.echo(json.dumps(known, indent=2 if form is None else None, ensure_ascii=True))
         return
     rows, playbook = query.hosts(book, found), query.playbook(book, found)
-    if as_json:
-        click.echo(to_json({"run": found["uid"], "totals_by_ansible": playbook["has_totals"], "hosts": rows}))
+    if printed(form, rows, {"run": found["uid"], "totals_by_ansible": playbook["has_totals"], "hosts": rows}):
         return
     _head(found, playbook)
     names = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
@@ -208,8 +208,8 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
 @click.command("host", epilog="\b\nExamples:\n  leadline book host\n  leadline book host web1 --json")
 @click.argument("host", required=False)
 @click.option("--of", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Number of newest runs to look at.")
-@as_json
-def host(host: str | None, of: int, as_json: bool) -> None:
+@form()
+def host(host: str | None, of: int, form: str | None) -> None:
     """List the hosts that runs worked on, or show one host across runs.
 
     Of one: what leadline ran there, what Ansible did to it, what failed, and which of its facts changed from run to run.
@@ -221,8 +221,7 @@ def host(host: str | None, of: int, as_json: bool) -> None:
     book = Book()
     if host is None:
         rows = known.hosts(book.store, of)
-        if as_json:
-            click.echo(to_json({"hosts": rows}))
+        if printed(form, rows, {"hosts": rows}):
             return
         cells = [[printable(r["host"]), r["runs"], r["played"], r["failed"], when(r["started"]), r["last_status"]] for r in rows]
         if not rows:
@@ -233,10 +232,12 @@ def host(host: str | None, of: int, as_json: bool) -> None:
         return
     found = known.host(book.store, host, of)
     found |= {name: [as_run(row) for row in found[name]] for name in ("runs", "played")}
-    if as_json:
+    if form == "json":
         click.echo(to_json(found))
         return
     runs = sorted({run["uid"]: run for run in (*found["runs"], *found["played"])}.values(), key=lambda run: (-run["started"], -run["id"]))
+    if printed(form, runs):
+        return
     first = runs[:MOST_OF_HOST]
     cells = [[_short(run), when(run["started"]), printable(run["name"]), run["status"], printable(run["summary"])] for run in first]
     click.echo(to_table(["id", "started", "name", "status", "summary"], cells))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from leadline.cli.book.options import as_json
+from leadline.cli.forms import form, printed
 from leadline.errors import LeadlineError
 from leadline.figures import count
 
@@ -16,13 +16,13 @@ OF_HEADS = ("head", "record", "audit")
 @click.argument("run", required=False)
 @click.option("--head", is_flag=True, help="Print a head: a hash over the records of all runs that have ended.")
 @click.option("--against", "heads", multiple=True, metavar="HEAD", help="Also check all records against this head, printed earlier.")
-@as_json
-def verify(run: str | None, head: bool, heads: tuple[str, ...], as_json: bool) -> int:
+@form()
+def verify(run: str | None, head: bool, heads: tuple[str, ...], form: str | None) -> int:
     """Check that recorded evidence was not changed, of one run or of all.
 
     Reads the files that runs made (captures, reports, ...) and the output that commands printed, and compares them with the recorded
     SHA-256. In a directory, it names each file that was changed, added or removed. For an experiment, it also checks that the design and
-    all legs have the same seal, and that the verdict follows from the legs. Takes about a second per gigabyte. Exit code 1 if something
+    all trials have the same seal, and that the verdict follows from the trials. Takes about a second per gigabyte. Exit code 1 if something
     differs.
 
     This proves that the evidence agrees with the logbook. Somebody who may write to the logbook could change both. To detect that, keep
@@ -32,17 +32,17 @@ def verify(run: str | None, head: bool, heads: tuple[str, ...], as_json: bool) -
     from leadline.book.evidence import DIFFERS, Check, verify
     from leadline.book.head import against, print_head
     from leadline.book.query import SHORT, Book, Filter, as_run, each_newest, printable
-    from leadline.output import to_json
 
     book = Book()
     if head:
         if run is not None or heads:
             raise click.UsageError("--head is of the whole book, and checks nothing")
         try:
-            printed, covered = print_head(book)
+            made, covered = print_head(book)
         except OSError as e:
             raise LeadlineError("storage", "the list of the head cannot be written", detail=e.strerror or "", where=str(e.filename)) from e
-        click.echo(to_json({"head": printed, "runs": covered}) if as_json else printed)
+        if not printed(form, [{"head": made, "runs": covered}], {"head": made, "runs": covered}):
+            click.echo(made)
         click.echo(f"covers {count(covered, 'run')}; keep it elsewhere, and check later: leadline book verify --against HEAD", err=True)
         return 0
     runs = [book.find(run)] if run is not None else (as_run(row) for row in each_newest(book.store, Filter()))
@@ -56,9 +56,8 @@ def verify(run: str | None, head: bool, heads: tuple[str, ...], as_json: bool) -
         records += covered
         checks += [check for check in found if not uid or check.run in (uid, "")]
     differing = [check for check in checks if check.state in DIFFERS]
-    if as_json:
-        told = {"runs": looked_at, "checks": [check.as_dict() for check in checks], "differing": len(differing), "records": records}
-        click.echo(to_json(told))
+    rows = [check.as_dict() for check in checks] if form else []
+    if printed(form, rows, {"runs": looked_at, "checks": rows, "differing": len(differing), "records": records}):
         return int(bool(differing))
     shown = checks if run is not None else [check for check in checks if check.state != "ok"]
     for check in shown:  # no table: a path is of no use when it is cut

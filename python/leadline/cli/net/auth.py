@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, timeout, window
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import timeout, window
 from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 from leadline.figures import one_line
 from leadline.units import seconds_of
@@ -31,7 +32,7 @@ Examples:
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--cost", type=click.IntRange(2, 100_000), metavar="N", help="With DSN: log in N times with TLS and N times without.")
 @timeout
-@as_json
+@form()
 def command(
     dsn: str | None,
     interface: str | None,
@@ -42,7 +43,7 @@ def command(
     duration: str | None,
     cost: int | None,
     timeout: str,
-    as_json: bool,
+    form: str | None,
 ) -> None:
     """Show how clients logged in, and whether a password was readable on the wire.
 
@@ -50,7 +51,6 @@ def command(
     With --cost, logins with and without TLS are timed by turns. A password itself is never printed or stored.
     """
     from leadline.net import auth, auth_cost, packets
-    from leadline.output import to_json
 
     if not any((dsn, interface, pcaps)) or (interface and pcaps):
         raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
@@ -68,7 +68,7 @@ def command(
             from leadline.progress import Silent, TerminalLine
 
             assert interface is not None
-            progress, program = Silent() if as_json else TerminalLine(), None if only is None else only.for_kernel()
+            progress, program = Silent() if form else TerminalLine(), None if only is None else only.for_kernel()
             seen = wire.watch(interface, **ends, program=program, for_s=window(duration or "10s"), progress=progress)
             ways = auth.logins(seen["connections"])
             if unseen := seen["counts"]["not_listed"]:
@@ -82,7 +82,8 @@ def command(
         if cost:
             found["cost"] = _cost(dsn, cost, seconds_of(timeout))
             lines += ["", *auth_cost.lines(found["cost"])]
-    click.echo(to_json(found) if as_json else "\n".join(lines))
+    if not printed(form, found.get("logins") or found.get("rules") or (), found):
+        click.echo("\n".join(lines))
 
 
 def _rules(dsn: str, timeout_s: float) -> list[tuple[Any, ...]]:

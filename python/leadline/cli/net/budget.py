@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json
+from leadline.cli.forms import form, printed
 from leadline.cli.net.wire import filter_of, filter_option, ports_of, ports_option
 from leadline.units import bits_of, seconds_of
 
@@ -33,10 +33,10 @@ Examples:
 @ports_option
 @click.option("--client", default="", metavar="ADDRESS", help="Only this client.  [default: all]")
 @filter_option
-@as_json
+@form()
 def command(
     source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, duration: str | None, ports: tuple[str, ...], client: str,
-    expression: str | None, as_json: bool,
+    expression: str | None, form: str | None,
 ) -> None:
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
@@ -53,21 +53,21 @@ def command(
     from pathlib import Path
 
     from leadline.capture.reader import open_capture
+    from leadline.engines.live import is_connection_string
     from leadline.net import budget_source as place
     from leadline.net.budget import Known, budgets
     from leadline.net.budget_text import lines
-    from leadline.output import to_json
     from leadline.progress import Silent, TerminalLine
 
     wanted = [1000 * seconds_of(part) for part in rtts.split(",")]
     only = filter_of(expression)
     known = None if base_rtt is None else Known(1000 * seconds_of(base_rtt))
     chosen: dict[str, Any] = {"client": client, "bits_per_s": None if bandwidth is None else bits_of(bandwidth)}
-    with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
-        if place.is_server(source):
+    with tempfile.TemporaryDirectory(prefix="leadline-") as scratch:
+        if is_connection_string(source):
             if ports:
                 raise click.UsageError("--port is for files: a connection string has the port of its server")
-            watched = place.watch_server(source, seconds_of(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine(), only)
+            watched = place.watch_server(source, seconds_of(duration or "10s"), Path(scratch), Silent() if form else TerminalLine(), only)
             known = known or watched.known
             chosen["server"] = watched.address
             directory = watched.directory
@@ -75,11 +75,11 @@ def command(
             if duration:
                 raise click.UsageError("--for is for the connection string of a server")
             chosen["ports"] = ports_of(ports)
-            directory = place.capture_of(source, chosen["ports"], Path(folder), only)
+            directory = place.capture_of(source, chosen["ports"], Path(scratch), only)
         with closing(open_capture(directory)) as capture:
             found = budgets(capture, wanted, known=known, **chosen)
-    if as_json:
-        click.echo(to_json(found.as_dict()))
+    whole = found.as_dict()
+    if printed(form, whole["budgets"], whole):
         return
     for line in lines(found):
         click.echo(line)

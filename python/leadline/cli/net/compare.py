@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, timeout
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import timeout
 from leadline.units import seconds_of
 
 
@@ -25,8 +26,8 @@ Examples:
 @click.option("--count", type=click.IntRange(2, 1_000_000), default=100, show_default=True, metavar="N", help="Times each is measured.")
 @click.option("--interval", default="10ms", show_default=True, metavar="TIME", help="Pause after each turn.")
 @timeout
-@as_json
-def command(address: str, application: str | None, count: int, interval: str, timeout: str, as_json: bool) -> int:
+@form()
+def command(address: str, application: str | None, count: int, interval: str, timeout: str, form: str | None) -> int:
     """Measure ICMP echo, the TCP handshake and a round trip in turns, and show them together.
 
     ICMP and handshakes are answered by the kernel, and the network may treat them otherwise than the packets of a database. Only the last
@@ -39,14 +40,14 @@ def command(address: str, application: str | None, count: int, interval: str, ti
 
     from leadline._core.net import compare
     from leadline.net.address import ECHO_PORT, parse_address
-    from leadline.output import to_json
 
     where = parse_address(address)
     application = application or {ECHO_PORT: "echo", 5432: "postgres"}.get(where.port, "none")
     pause_s, timeout_s = seconds_of(interval), seconds_of(timeout)
     text, interrupted = compare(where.host, where.port, application, count=count, pause_s=pause_s, timeout_s=timeout_s)
     found = {"application": application, **json.loads(text), "interrupted": interrupted}
-    click.echo(to_json(found) if as_json else _text(found))
+    if not printed(form, found["rows"], found):
+        click.echo(_text(found))
     return OUTCOME_INTERRUPTED if interrupted else 0
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, timeout
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import timeout
 from leadline.units import seconds_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Examples:
 @click.option("--pause", default="0", metavar="TIME", help="Pause between two logins of the same loop.  [default: none]")
 @click.option("--for", "duration", metavar="TIME", help="End after this time at the latest.")
 @timeout
-@as_json
+@form()
 def command(
     dsn: str,
     until_failure: bool,
@@ -50,7 +51,7 @@ def command(
     pause: str,
     duration: str | None,
     timeout: str,
-    as_json: bool,
+    form: str | None,
 ) -> int:
     """Log in to PostgreSQL again and again, and count the logins that fail.
 
@@ -65,7 +66,6 @@ def command(
     """
     from leadline.net import hammer
     from leadline.net.login import server_of
-    from leadline.output import to_json
     from leadline.progress import TerminalLine
 
     server = server_of(dsn)
@@ -77,7 +77,9 @@ def command(
     )
     line.done()
     told = {"server": str(server), **found.as_dict()}
-    click.echo(to_json(told) if as_json else _text(told, server))
+    phases = [{"phase": name.removesuffix("_ns"), **times} for name, times in told["times"].items()]
+    if not printed(form, phases, told):
+        click.echo(_text(told, server))
     if found.ended == "interrupted":
         return OUTCOME_INTERRUPTED
     return OUTCOME_FINDINGS if found.failures else OUTCOME_FINE

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, timeout
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import timeout
 from leadline.units import seconds_of
 
 PROTOCOLS = ("postgres", "mysql", "tds", "oracle", "tcp")
@@ -43,8 +44,8 @@ Examples:
 @click.option("--connects", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Connections to make.")
 @click.option("--count", type=click.IntRange(1, 10_000_000), default=1000, show_default=True, metavar="N", help="Round trips of each kind.")
 @timeout
-@as_json
-def command(target: str, protocol: str | None, connects: int, count: int, timeout: str, as_json: bool) -> int:
+@form()
+def command(target: str, protocol: str | None, connects: int, count: int, timeout: str, form: str | None) -> int:
     """Time each phase of a connection to a database: TCP, TLS, login, and round trips.
 
     An empty round trip is Sync in PostgreSQL and COM_PING in MySQL: it runs no statement. `execute` is one round trip too, with a
@@ -59,7 +60,6 @@ def command(target: str, protocol: str | None, connects: int, count: int, timeou
     from leadline.errors import LeadlineError
     from leadline.net.address import parse_address
     from leadline.net.login import Server, mysql_server_of, server_of
-    from leadline.output import to_json
 
     protocol = protocol or ("mysql" if target.startswith("mysql://") else "postgres")
     if protocol == "mysql" and "://" in target:
@@ -75,7 +75,8 @@ def command(target: str, protocol: str | None, connects: int, count: int, timeou
         raise LeadlineError("usage", "a login to MySQL needs a user", hint="use mysql://USER@HOST:PORT/DATABASE")
     text, interrupted = dbping(server.login(seconds_of(timeout)), protocol, connects=connects, pings=count)
     found = {"server": str(server), **json.loads(text), "interrupted": interrupted}
-    click.echo(to_json(found) if as_json else _text(found))
+    if not printed(form, found["phases"], found):
+        click.echo(_text(found))
     return OUTCOME_INTERRUPTED if interrupted else 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json
+from leadline.cli.forms import form, printed
 from leadline.units import bits_of, bytes_of, seconds_of
 
 
@@ -33,9 +33,9 @@ Examples:
 @click.option("--window", metavar="BYTES", help="With --rtt: maximum bytes in flight in each direction.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, metavar="N", help="Runs of each size.")
 @click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="How long to wait for each answer.")
-@as_json
+@form()
 def command(
-    dsn: str, query: str, sizes: str, rtt: str, rate: str | None, window: str | None, repeat: int, timeout: str, as_json: bool
+    dsn: str, query: str, sizes: str, rtt: str, rate: str | None, window: str | None, repeat: int, timeout: str, form: str | None
 ) -> int:
     """Fetch a query with different fetch sizes, and recommend one.
 
@@ -47,7 +47,6 @@ def command(
     """
     from leadline.net import fetch
     from leadline.net.login import server_of
-    from leadline.output import to_json
     from leadline.progress import TerminalLine
 
     plan = fetch.Plan(
@@ -63,7 +62,9 @@ def command(
     line = TerminalLine()
     found = fetch.measure(server, plan, line.share)
     line.done()
-    click.echo(to_json({"server": str(server), **found}) if as_json else _text(found))
+    points = [{"rtt_ns": curve["rtt_ns"], **point} for curve in found["curves"] for point in curve["points"]]
+    if not printed(form, points, {"server": str(server), **found}):
+        click.echo(_text(found))
     return OUTCOME_INTERRUPTED if found["interrupted"] else 0
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from leadline.cli import force
-from leadline.cli.net.options import as_json, window
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import window
 from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 from leadline.units import bytes_of, seconds_of
 
@@ -36,10 +37,10 @@ Examples:
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Write a capture: intervals, connections and round trips."
 )
 @force
-@as_json
+@form()
 def command(
     interface: str | None, pcaps: tuple[str, ...], ports: tuple[str, ...], hosts: tuple[str, ...], expression: str | None,
-    duration: str | None, interval: str | None, ring: str, out: Path | None, force: bool, as_json: bool,
+    duration: str | None, interval: str | None, ring: str, out: Path | None, force: bool, form: str | None,
 ) -> None:
     """Show packets, connections and round trips.
 
@@ -47,7 +48,6 @@ def command(
     change of direction. Contents of packets are not stored. Capturing needs the capability CAP_NET_RAW; reading a file needs none.
     """
     from leadline.net import packets
-    from leadline.output import to_json
     from leadline.probes import wire
     from leadline.progress import Silent, TerminalLine
 
@@ -57,7 +57,7 @@ def command(
     if (interface is None) == (not pcaps):
         raise click.UsageError("name an interface with -i, or a file with --pcap")
     directory = None
-    listed = None if as_json else packets.MOST_LISTED
+    listed = None if form else packets.MOST_LISTED
     told: list[str] = []
     if pcaps:
         if duration:
@@ -73,7 +73,7 @@ def command(
         for_s = window(duration or "10s")
         more: dict[str, Any] = {**ends, "interval_s": interval_s, "ring_bytes": bytes_of(ring)}
         more["program"] = None if only is None else only.for_kernel()
-        progress = Silent() if as_json else TerminalLine()
+        progress = Silent() if form else TerminalLine()
         if out is None:
             live = wire.watch(interface, for_s=for_s, progress=progress, listed=listed, **more)
         else:
@@ -82,8 +82,7 @@ def command(
         seen, name, lost = live, wire.name_of(interface, ends["ports"]), live["lost"]  # type: ignore[assignment]
         told += wire.nothing_seen(interface, live)
     rows = packets.connections(directory, listed or packets.MOST_AS_JSON) if directory is not None else seen["connections"]
-    if as_json:
-        click.echo(to_json({"source": name, "capture": directory and str(directory), "lost": lost} | seen | {"connections": rows}))
+    if printed(form, rows, {"source": name, "capture": directory and str(directory), "lost": lost} | seen | {"connections": rows}):
         return
     click.echo(f"{name}: ", nl=False)
     for line in packets.lines(seen, rows, intervals=interval is not None):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED, force
-from leadline.cli.net.options import as_json, sizes, timeout
+from leadline.cli.forms import form, printed
+from leadline.cli.net.options import sizes, timeout
 from leadline.units import seconds_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Examples:
 @timeout
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="CAPTURE", help="Write a capture with histograms by second.")
 @force
-@as_json
+@form()
 def command(
     address: str,
     request: str | None,
@@ -57,7 +58,7 @@ def command(
     timeout: str,
     output: Path | None,
     force: bool,
-    as_json: bool,
+    form: str | None,
 ) -> int:
     """Measure round trips to a `leadline net echo`.
 
@@ -72,7 +73,6 @@ def command(
     """
     from leadline.net import rtt
     from leadline.net.address import parse_address
-    from leadline.output import to_json
 
     if sync + throughput + (rate is not None) > 1:
         raise click.UsageError("--sync, --rate and --throughput exclude each other")
@@ -86,9 +86,11 @@ def command(
         seconds_of(interval) if interval else None, throughput,
     )  # fmt: skip
     where = parse_address(address)
-    tell = None if as_json or interval is None else _tell(plan)
+    tell = None if form or interval is None else _tell(plan)
     found = rtt.measure(where, plan, tell) if output is None else rtt.capture(where, plan, output, overwrite=force, tell=tell)
-    click.echo(to_json(rtt.as_json(found)) if as_json else (_flow_text if throughput else _text)(found))
+    whole = rtt.as_json(found)
+    if not printed(form, whole["runs"], whole):
+        click.echo((_flow_text if throughput else _text)(found))
     return OUTCOME_INTERRUPTED if found["interrupted"] else 0
 
 

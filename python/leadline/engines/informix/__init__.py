@@ -11,10 +11,11 @@ from leadline.engines import Engine, Subject
 
 ENGINE = Engine(
     name="informix",
-    folder=Path(__file__).parent,
+    directory=Path(__file__).parent,
     subjects=(
         Subject("informix", lambda _: "Which buffers of Informix were waited for", lambda target: [(target.kind, target.name)]),
     ),
     domains={"informix": ("informix",)},
     sections="leadline.engines.informix.sections:SECTIONS",
+    product="Informix",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline._core.capture import TableWriter
 from leadline._core.pages import informix_page_type
-from leadline.capture.folder import new_capture
+from leadline.capture.directory import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
@@ -74,7 +74,7 @@ def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Size
 
 
 def _refuse_before_writing(onstat: list[Path], oncheck: Path | None) -> None:
-    """Raises what is wrong with a file as a whole, before there is a folder that somebody would have to remove."""
+    """Raises what is wrong with a file as a whole, before there is a directory that somebody would have to remove."""
     for path in onstat:
         next(iter(Listing(path)))
     if oncheck is not None:

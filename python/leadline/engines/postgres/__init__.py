@@ -41,7 +41,7 @@ def _recovery(target: Evidence) -> list[tuple[str, str]]:
 
 ENGINE = Engine(
     name="postgres",
-    folder=Path(__file__).parent,
+    directory=Path(__file__).parent,
     subjects=(
         Subject("postgres", _server_title, _server, watched=True),
         Subject("wal", lambda target: f"What is in the WAL of PostgreSQL{_version(target)}", _wal),
@@ -51,9 +51,11 @@ ENGINE = Engine(
     domains={
         "postgres": ("sessions", "locks", "buffers", "deltas", "catalog"),
         "pooler": ("pooler",),
+        "replication": ("replication",),
         "wal": ("wal",),
         "pages": ("pages",),
     },
     sections="leadline.engines.postgres.sections:SECTIONS",
     live="leadline.engines.postgres.live:LIVE",
+    product="PostgreSQL",
 )

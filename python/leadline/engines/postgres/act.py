@@ -10,7 +10,7 @@ import psycopg
 from leadline.engines.live import Deed, Session
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog.connection import connect
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 
@@ -35,7 +35,7 @@ def refusal(deed: Deed, session: Session) -> str:
     return f"pid {session.pid} is a process of the server ({kind or 'unknown'}): {deed.name} is for sessions only"
 
 
-def carry_out(deed: Deed, target: Target, dsn: str | None, session: Session) -> str:
+def carry_out(deed: Deed, target: PostgresServer, dsn: str | None, session: Session) -> str:
     """What came of it, in one sentence. Never raises: who may not do it is told so, with the command for somebody who may."""
     if why := refusal(deed, session):
         return why
@@ -58,7 +58,7 @@ def _over_sql(deed: Deed, dsn: str, session: Session) -> bool:
     return row is not None and bool(row[0])
 
 
-def _by_signal(deed: Deed, target: Target, pid: int) -> bool:
+def _by_signal(deed: Deed, target: PostgresServer, pid: int) -> bool:
     """Without a connection: the signal itself, which root and the server's user may send."""
     if target.pid is None:
         raise LeadlineError("rights", "there is no connection to the server")

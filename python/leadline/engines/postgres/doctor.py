@@ -13,7 +13,7 @@ from leadline.engines.check import INFO, LIMITED, MISSING, OK, Check, judge
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog import conf
 from leadline.engines.postgres.catalog.connection import Connection, connect
-from leadline.engines.postgres.target import Target, socket_dsn
+from leadline.engines.postgres.target import PostgresServer, socket_dsn
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.host import proc
@@ -22,7 +22,7 @@ KNOWN_MAJORS = range(MAJORS[0], MAJORS[1] + 1)
 TIER_SHM, TIER_SQL = "shared memory", "SQL"
 
 
-def checks_of(target: Target) -> Iterator[Check]:
+def checks_of(target: PostgresServer) -> Iterator[Check]:
     if target.pid is None:
         yield _remote(target)
     else:
@@ -43,14 +43,14 @@ def servers_here() -> list[Check]:
     ]
 
 
-def _remote(target: Target) -> Check:
+def _remote(target: PostgresServer) -> Check:
     return Check(
         "capture", TIER_SHM, MISSING, "; ".join(target.notes) or "not on this host",
         "buffers, LWLock holders, rates over 10 Hz", "run leadline on the host of the server",
     )  # fmt: skip
 
 
-def _server_checks(target: Target) -> Iterator[Check]:
+def _server_checks(target: PostgresServer) -> Iterator[Check]:
     pid = target.pid
     assert pid is not None
     uid = proc.uid_of(pid)
@@ -73,7 +73,7 @@ def _server_checks(target: Target) -> Iterator[Check]:
     yield judge("server", "shared memory", kind is not None, found, "memory cannot be read", as_owner(uid))
 
 
-def major_of(target: Target) -> int | None:
+def major_of(target: PostgresServer) -> int | None:
     """The server's major from what SQL said, else from its data directory."""
     if target.server_version_num is not None:
         return target.server_version_num // 10_000
@@ -102,7 +102,7 @@ def shared_memory_kind(pid: int) -> str | None:
     return f"{kind}, {size / 2**20:.0f} MB"
 
 
-def _memory_checks(target: Target) -> Iterator[Check]:
+def _memory_checks(target: PostgresServer) -> Iterator[Check]:
     """Attaches the probe for a moment: the one test that counts."""
     assert target.pid is not None
     from leadline import _core
@@ -145,7 +145,7 @@ _WANTED = (  # setting, value that is needed, what is lost otherwise
 )
 
 
-def _sql_checks(target: Target) -> Iterator[Check]:
+def _sql_checks(target: PostgresServer) -> Iterator[Check]:
     dsn = target.dsn if target.dsn is not None else socket_dsn(target)
     if dsn is None:
         yield Check(
@@ -189,7 +189,7 @@ def _connected_checks(conn: Connection) -> Iterator[Check]:
     yield Check("sql", "connections", INFO, f"{connected} of max_connections {max_connections} in use")
 
 
-def _file_settings(target: Target) -> dict[str, str]:
+def _file_settings(target: PostgresServer) -> dict[str, str]:
     if target.pid is None:
         return {}
     rows, _ = conf.settings_of(target.pid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from leadline.engines.check import Check
@@ -10,35 +10,58 @@ from leadline.engines.live import Sampling, Watch
 from leadline.engines.postgres.doctor import checks_of, servers_here
 from leadline.engines.postgres.probes.following import Following
 from leadline.engines.postgres.probes.pooler import PoolerProbe
+from leadline.engines.postgres.probes.replication import ReplicationProbe
 from leadline.engines.postgres.probes.sessions import SessionsProbe, attach, follow
-from leadline.engines.postgres.target import Target, resolve
+from leadline.engines.postgres.target import PostgresServer, resolve
 from leadline.engines.postgres.watch import PostgresWatch
+from leadline.errors import LeadlineError
 from leadline.probes.probe import Probe
 
 
 class PostgresLive:
     """PostgreSQL is asked last: what no other engine knows is a server of PostgreSQL, or an error."""
 
-    def find(self, dsn: str | None, pid: int | None, data_dir: str | Path | None) -> Target:
+    def find(self, dsn: str | None, pid: int | None, data_dir: str | Path | None) -> PostgresServer:
         return resolve(dsn, pid, data_dir)
 
-    def sample(self, server: Target, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
+    def sample(self, server: PostgresServer, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
         attached = attach(server, directory, rate_hz, tier)
         followed: Following | None = follow(server, attached, directory) if follows else None
         on_return = None if followed is None else followed.on_return
         return Sampling(SessionsProbe(server, attached, required=required), attached.notes, on_return)
 
-    def watch(self, server: Target, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
+    def watch(self, server: PostgresServer, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
         return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s))
 
     def servers_here(self) -> list[Check]:
         return servers_here()
 
-    def checks(self, server: Target) -> Iterable[Check]:
+    def checks(self, server: PostgresServer) -> Iterable[Check]:
         return checks_of(server)
 
-    def beside(self, *, pooler: str | None) -> list[Probe]:
-        return [] if pooler is None else [PoolerProbe(pooler)]
+    def beside(self, server: object, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
+        found: list[Probe] = [] if pooler is None else [PoolerProbe(pooler)]
+        replication = _replication(server, others, tier)
+        return found if replication is None else [*found, replication]
+
+
+def _replication(server: object, others: Sequence[str], tier: str) -> ReplicationProbe | None:
+    """Without others: only where the server is a standby or has some. One that cannot be asked then is no error."""
+    dsn = server.dsn if isinstance(server, PostgresServer) else None
+    if dsn is None:
+        if others:
+            raise LeadlineError("usage", "--with needs a connection to the target", hint="name the target by a connection string, too")
+        return None
+    try:
+        probe = ReplicationProbe([dsn, *others], tier != "sql")
+    except LeadlineError:
+        if others:
+            raise
+        return None
+    if probe.replicates:
+        return probe
+    probe.close()
+    return None
 
 
 LIVE = PostgresLive()

@@ -12,7 +12,7 @@ from leadline.engines.postgres.catalog import queries
 from leadline.engines.postgres.catalog.connection import Connection, connect
 from leadline.engines.postgres.catalog.files import collect
 from leadline.engines.postgres.catalog.sql import RELATION_LIMIT
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 
@@ -23,7 +23,7 @@ Rows = dict[str, list[Row]]
 Read = Callable[[set[int]], Rows]
 
 
-def reader(target: Target, dsn: str | None) -> Read:
+def reader(target: PostgresServer, dsn: str | None) -> Read:
     """How names of this target are read: over SQL, else from files, which also serve while the server takes no connection."""
 
     def read(databases: set[int]) -> Rows:
@@ -63,7 +63,7 @@ def _relations(conn: Connection, *, shared: bool) -> list[Row]:
     return conn.execute(sql.replace("{shared}", "" if shared else "and not c.relisshared").encode()).fetchall()
 
 
-def from_files(target: Target) -> Rows:
+def from_files(target: PostgresServer) -> Rows:
     """Names of all databases from the files of a server on this host. Raises LeadlineError or OSError."""
     if target.pid is None:
         raise LeadlineError("unsupported", "the server's files are not on this host")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from leadline.host.proc import PROC, all_pids, parent_of, pid_in_namespace, read_text, start_unix_s
+from leadline.host.proc import PROC, all_pids, is_namespaced, parent_of, pid_in_namespace, read_text, start_unix_s
 
 SERVER_COMMS = ("postgres", "postmaster")
 
@@ -38,8 +38,10 @@ def local_postmasters() -> list[int]:
 def children_by_inner_pid(pid: int) -> dict[int, int]:
     """The children of a postmaster: the pid the server knows -> the pid on this host. They differ in containers."""
     listed = read_text(PROC / str(pid) / "task" / str(pid) / "children")
-    pids = all_pids() if listed is None else [int(child) for child in listed.split()]
-    return {pid_in_namespace(child): child for child in pids if listed is not None or parent_of(child) == pid}
+    if listed is None:
+        return {pid_in_namespace(child): child for child in all_pids() if parent_of(child) == pid}
+    pids = [int(child) for child in listed.split()]
+    return {pid_in_namespace(child): child for child in pids} if is_namespaced(pid) else dict(zip(pids, pids))
 
 
 def data_dir_of(pid: int) -> str | None:

@@ -27,7 +27,7 @@ from leadline.host.facts import cpu_count
 
 
 @dataclass(frozen=True)
-class Target:
+class PostgresServer:
     """One server.
 
     kind: pid, dsn or data_dir, as the user named it. pid: its postmaster on this host; None for a remote server.
@@ -90,7 +90,7 @@ class Target:
 _SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGPORT")  # of libpq: any of them names a server
 
 
-def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path | None = None) -> Target:
+def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path | None = None) -> PostgresServer:
     """Finds the server that was named in one or more ways. Raises LeadlineError.
 
     With nothing named, libpq's environment counts (PGHOST, PGSERVICE, ...). A connection string beside a pid or a data directory is
@@ -116,18 +116,18 @@ def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path
             detail=f"{over_sql.safe_dsn} is {over_sql.describe()}, the process is {local.describe()}",
             hint="remove one of them",
         )
-    return Target(
+    return PostgresServer(
         local.kind, local.pid, local.data_dir, dsn, over_sql.server_version_num, over_sql.server_version, local.start_ticks,
         local.notes + over_sql.notes,
     )  # fmt: skip
 
 
-def resolve_text(text: str) -> Target:
+def resolve_text(text: str) -> PostgresServer:
     """The server a person named with one word: a pid, a data directory, else a connection string."""
     return resolve(*named_with(text))
 
 
-def socket_dsn(target: Target) -> str | None:
+def socket_dsn(target: PostgresServer) -> str | None:
     """A connection string for the server's own unix socket, from its postmaster.pid; None when that is not readable.
 
     The user is PGUSER, else the user the server runs as when we are root, else libpq's default. Tries nothing.
@@ -148,7 +148,7 @@ def socket_dsn(target: Target) -> str | None:
     return make_conninfo("", **parameters)
 
 
-def _resolve_pid(pid: int) -> Target:
+def _resolve_pid(pid: int) -> PostgresServer:
     found = postmaster.postmaster_of(pid)
     if found is None:
         if not (proc.PROC / str(pid)).exists():
@@ -162,10 +162,10 @@ def _resolve_pid(pid: int) -> Target:
             where=f"pid {pid}",
         )
     notes = () if found == pid else (f"process {pid} is a child of the server; its postmaster is {found}",)
-    return Target("pid", found, postmaster.data_dir_of(found), None, None, None, proc.start_ticks(found), notes)
+    return PostgresServer("pid", found, postmaster.data_dir_of(found), None, None, None, proc.start_ticks(found), notes)
 
 
-def _resolve_data_dir(data_dir: Path) -> Target:
+def _resolve_data_dir(data_dir: Path) -> PostgresServer:
     where = str(data_dir)
     if not data_dir.is_dir():
         raise LeadlineError("not_found", "no such data directory", hint=_servers_here(), where=where)
@@ -186,10 +186,10 @@ def _resolve_data_dir(data_dir: Path) -> Target:
         stale = postmaster.read_pid_file(data_dir)
         detail = "it has no postmaster.pid" if stale is None else f"its postmaster.pid names process {stale.pid}, which is not its server"
         raise LeadlineError("not_found", "no server runs on this data directory", detail=detail, hint=_servers_here(), where=where)
-    return Target("data_dir", pid, str(data_dir.resolve()), None, None, None, proc.start_ticks(pid))
+    return PostgresServer("data_dir", pid, str(data_dir.resolve()), None, None, None, proc.start_ticks(pid))
 
 
-def _resolve_dsn(dsn: str) -> Target:
+def _resolve_dsn(dsn: str) -> PostgresServer:
     parse_dsn(dsn)
     try:
         conn = connect(dsn)
@@ -199,7 +199,7 @@ def _resolve_dsn(dsn: str) -> Target:
         if pid is None:
             raise
         note = f"no SQL connection: {error.message} ({error.detail})"
-        return Target("dsn", pid, postmaster.data_dir_of(pid), dsn, None, None, proc.start_ticks(pid), (note,))
+        return PostgresServer("dsn", pid, postmaster.data_dir_of(pid), dsn, None, None, proc.start_ticks(pid), (note,))
     with conn:
         return _target_of(conn, dsn)
 
@@ -211,7 +211,7 @@ select current_setting('server_version_num')::int, current_setting('server_versi
 """
 
 
-def _target_of(conn: Connection, dsn: str) -> Target:
+def _target_of(conn: Connection, dsn: str) -> PostgresServer:
     try:
         row = conn.execute(_WHO_SQL).fetchone()
     except psycopg.Error as e:
@@ -226,7 +226,7 @@ def _target_of(conn: Connection, dsn: str) -> Target:
         notes = ("the server does not run on this host, or its processes cannot be seen from here",)
     else:
         data_dir = data_dir or postmaster.data_dir_of(pid)
-    return Target("dsn", pid, data_dir, dsn, version_num, version, None if pid is None else proc.start_ticks(pid), notes)
+    return PostgresServer("dsn", pid, data_dir, dsn, version_num, version, None if pid is None else proc.start_ticks(pid), notes)
 
 
 def _peer_pid(fd: int) -> int:

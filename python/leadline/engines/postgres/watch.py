@@ -8,15 +8,15 @@ from leadline.engines.postgres.act import carry_out, refusal
 from leadline.engines.postgres.names import Rows, reader
 from leadline.engines.postgres.postmaster import children_by_inner_pid
 from leadline.engines.postgres.probes.sessions import Attached, describe
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.engines.postgres.vitals import VitalsReader
 
 
 class PostgresWatch(Watch):
     product = "PostgreSQL"
 
-    def __init__(self, target: Target, attached: Attached) -> None:
-        super().__init__(attached.probe, attached.tier, attached.rate_hz, attached.notes)
+    def __init__(self, target: PostgresServer, attached: Attached) -> None:
+        super().__init__(attached.sampler, attached.tier, attached.rate_hz, attached.notes)
         self._target, self._attached = target, attached
         self._read = reader(target, attached.dsn)
         self._vitals = VitalsReader(attached.dsn)

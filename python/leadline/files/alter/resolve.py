@@ -20,16 +20,16 @@ from leadline._core.pending import REASONS, OldPages
 from leadline.errors import LeadlineError
 from leadline.figures import count, one_line
 from leadline.files.alter import pending
-from leadline.files.alter.looking import Looker
 from leadline.files.alter.order import Page, blocks_between, passes
 from leadline.files.alter.pacing import WANTED, Pacer
+from leadline.files.alter.rescan import Looker
 from leadline.files.alter.session import narrow_search_path, open_session, told
 from leadline.files.alter.table import Table, find, plan_again, shape, tables
 from leadline.interrupt import deferred_interrupts, terminated_as_interrupted
 from leadline.progress import TerminalLine
 
 if TYPE_CHECKING:
-    from leadline.files.alter.looking import Looked
+    from leadline.files.alter.rescan import Looked
 
 ROUNDS = 5
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together

@@ -48,7 +48,7 @@ def problems(paths: list[Path]) -> Iterator[Problem]:
 
 
 def has_catalogs(root: str) -> bool:
-    """Whether there is anything of its catalogs: relation files alone may be kept in the folders of a data directory."""
+    """Whether there is anything of its catalogs: relation files alone may be kept in the directories of a data directory."""
     place = Path(root)
     return any(place.glob("base/*/pg_filenode.map")) or (place / "global" / "pg_filenode.map").exists()
 

@@ -42,7 +42,7 @@ def _read(place: Place, size: int) -> bytes:
     where = str(place.path)
     try:
         if place.path.is_dir():
-            raise LeadlineError("invalid", "this is a folder", hint="give the file of a chunk", where=where)
+            raise LeadlineError("invalid", "this is a directory", hint="give the file of a chunk", where=where)
         if place.path.is_fifo():  # to open one is to wait for somebody who writes; chunks on raw devices are read
             raise LeadlineError("invalid", "this is a pipe", hint="give the file of a chunk", where=where)
         with place.path.open("rb") as file:

@@ -34,15 +34,15 @@ TABLES = ("page_file", "page", "heap_tuple", "index_item")
 class Pages:
     """A run over pages: iterate over the problems it finds, then ask for the summary.
 
-    paths: files, folders of relation files, data directories. progress: where to draw the bar.
+    paths: files, directories of relation files, data directories. progress: where to draw the bar.
     """
 
     def __init__(
         self, paths: list[Path], *, block_size: int | None = None, capture_dir: Path | None = None, progress: TerminalLine | None = None
     ) -> None:
         self._started = time.monotonic()
-        folder = str(capture_dir) if capture_dir else None
-        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=folder)
+        directory = str(capture_dir) if capture_dir else None
+        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=directory)
         self._progress = progress
         self._paths = paths
         self.remarks = condition.remarks(str(path) for path in paths)
@@ -91,11 +91,11 @@ def scan(
     overwrite: bool = False,
     progress: TerminalLine | None = None,
 ) -> Pages:
-    """Writes the tables of all pages into a new capture folder; the finished run with its summary. overwrite: replace a capture.
+    """Writes the tables of all pages into a new capture directory; the finished run with its summary. overwrite: replace a capture.
 
     The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
     """
-    from leadline.capture.folder import new_capture  # with it comes DuckDB, and a check needs none
+    from leadline.capture.directory import new_capture  # with it comes DuckDB, and a check needs none
     from leadline.capture.making import Making
     from leadline.capture.manifest import Clock, ProbeState, Target
 

@@ -58,13 +58,13 @@ found as (
   union all
   select 'memory of control group ' || cgroup, case when g.lost_s > 0 then g.lost_s end, g.oom_kills > 0 or coalesce(g.lost_s, 0) >= getvariable('stalled_part_high') * g.span_s, g.readings, g.ts_from, g.ts_to, cgroup,
          format('The group reached its limit of memory {} times ({:.0f} a second){}{}{}', hits, hits / g.span_s,
-                case when g.memory_max_bytes is not null then format(', {:.0f} MiB used of {:.0f} MiB', g.memory_bytes / 1048576.0, g.memory_max_bytes / 1048576.0) else '' end,
+                case when g.memory_max_bytes is not null then format(', {:.0f} MB used of {:.0f} MB', g.memory_bytes / 1048576.0, g.memory_max_bytes / 1048576.0) else '' end,
                 case when g.oom_kills > 0 then format(', and {} of its processes killed for lack of memory', g.oom_kills) else '' end, g.of_the_host)
   from limited g
 ),
 named as (
   select f.subject,
-         string_agg(format('{} (pid {}) {:.0f} MiB', m.comm, m.pid, m.rss_bytes / 1048576.0), ', ' order by m.rss_bytes desc, m.pid)
+         string_agg(format('{} (pid {}) {:.0f} MB', m.comm, m.pid, m.rss_bytes / 1048576.0), ', ' order by m.rss_bytes desc, m.pid)
            filter (where m.place <= getvariable('named_processes')) as processes,
          to_json(list({command: m.comm, pid: m.pid, rss_bytes: m.rss_bytes, faults_with_io: m.majflt, read_bytes: m.read_bytes} order by m.place)[:20]) as evidence
   from found f left join lateral (

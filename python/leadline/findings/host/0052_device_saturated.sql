@@ -39,7 +39,7 @@ user_of as (  -- bytes are counted per process and not per device: those of the 
 ),
 named as (
   select device, string_agg(program(comm, processes, pid)
-                            || format(' {:.0f} MiB', (read_bytes + write_bytes) / 1048576.0)
+                            || format(' {:.0f} MB', (read_bytes + write_bytes) / 1048576.0)
                             || case when coalesce(waited_s, seen_waiting_s, 0) > 0 then format(', waited {:.1f} s', coalesce(waited_s, seen_waiting_s)) else '' end,
                             '; ' order by read_bytes + write_bytes desc, comm) as processes
   from (select *, row_number() over (partition by device order by read_bytes + write_bytes desc, comm) as place from user_of)
@@ -50,7 +50,7 @@ select 'DEVICE-SATURATED' as id,
             when busy >= getvariable('full_part') then 'medium' else 'low' end as severity,
        case when readings >= getvariable('confident_readings') then 'high' else 'medium' end as confidence,
        'device ' || f.device as subject,
-       format('{} was busy {:.0f} % of the time in {:.0f} s of {:.0f} s: {:.0f} requests and {:.0f} MiB a second, {:.1f} at the device, {:.2f} ms each; {}',
+       format('{} was busy {:.0f} % of the time in {:.0f} s of {:.0f} s: {:.0f} requests and {:.0f} MB a second, {:.1f} at the device, {:.2f} ms each; {}',
               f.device, 100 * least(busy, 1), busy_s, c.window_s, requests / busy_s, (read_bytes + write_bytes) / 1048576.0 / busy_s, queue, coalesce(request_ms, 0),
               coalesce('by ' || n.processes, 'no process is known to have read or written storage then')) as statement,
        queued_s as cost_s, null::double as share_of_db_time, readings as samples, f.ts_from, f.ts_to, f.evidence

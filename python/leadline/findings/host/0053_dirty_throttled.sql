@@ -45,7 +45,7 @@ found as (
          (select count(distinct second) from near_limit) as near_seconds,
          (select max(dirty) from near_limit) as dirty, (select max(most) from near_limit) as most,
          (select sum(dt_ns) / 1e9 from held) as held_s, (select count(*) from held) as sightings,
-         (select string_agg(format('{}{} {:.0f} MiB', comm, case when pid is null then '' else format(' (pid {})', pid) end, write_bytes / 1048576.0), ', ' order by write_bytes desc, comm)
+         (select string_agg(format('{}{} {:.0f} MB', comm, case when pid is null then '' else format(' (pid {})', pid) end, write_bytes / 1048576.0), ', ' order by write_bytes desc, comm)
           from (from writer order by write_bytes desc, comm limit getvariable('named_processes')::int)) as writers,
          (select to_json(list({command: comm, pid: pid, held_s: held_s, sightings: sightings} order by held_s desc, pid)[:20])
           from (select comm, pid, sum(dt_ns) / 1e9 as held_s, count(*) as sightings from held group by comm, pid)) as evidence
@@ -54,7 +54,7 @@ select 'DIRTY-THROTTLED' as id, case when held_s >= getvariable('held_high_part'
        case when sightings >= getvariable('confident_readings') then 'high' when sightings > 0 then 'medium' else 'low' end as confidence,
        'dirty pages of the host' as subject,
        format('{}{}{}{}',
-              case when near_seconds > 0 then format('{:.0f} MiB of dirty pages in {} s, at most {:.0f} MiB are allowed', dirty / 256.0, near_seconds, most / 256.0)
+              case when near_seconds > 0 then format('{:.0f} MB of dirty pages in {} s, at most {:.0f} MB are allowed', dirty / 256.0, near_seconds, most / 256.0)
                    else 'The limit of dirty pages was not seen to be near' end,
               case when held_s > 0 then format('; processes were held back for {:.1f} s ({} sightings)', held_s, sightings) else '; no process was seen held back' end,
               case when writers is not null then '; writing: ' || writers else '' end,

@@ -6,7 +6,7 @@
 -- unit: seconds that small requests took longer
 -- cost: wall time
 -- threshold: large_bytes = 1048576 (bytes: 1 MB, at which a disk is busy for milliseconds)
--- threshold: small_request_bytes = 65536 (bytes: pages and log writes)
+-- threshold: small_request_bytes = 65536 (bytes: pages and writes of WAL)
 -- threshold: behind_large_min = 20 (small requests beside large ones, and as many without: fewer say nothing)
 -- threshold: behind_large_min_s = 0.5 (seconds in the window: less is a burst)
 -- threshold: behind_large_times = 2 (times as long as without them at the median)

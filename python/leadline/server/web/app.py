@@ -22,15 +22,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leadline.errors import LeadlineError
 from leadline.output import to_json
-from leadline.server import devices, login, oidc
-from leadline.server.openapi import PREFIX, document
+from leadline.server.accounts import devices, login, oidc
 from leadline.server.operation import Operation, Refused, read_json, status_of
-from leadline.server.output import File, Follow, Page
-from leadline.server.playbooks import Document
-from leadline.server.prometheus import Text
+from leadline.server.read.output import File, Follow, Page
+from leadline.server.read.playbooks import Document
+from leadline.server.read.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import forms, live, pages
 from leadline.server.web.address import PUBLIC, Below, link
+from leadline.server.web.openapi import PREFIX, document
 from leadline.server.web.site import COOKIE, DEVICE, Asked, LoggedIn, Site, check_origin, error_text, own_path
 from leadline.version import version
 

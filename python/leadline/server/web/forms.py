@@ -66,15 +66,15 @@ ANSIBLE = (
 EXPERIMENT = (
     Input("baseline", "command that is compared with", "lines", False),
     Input("variant", "command that may be better", "lines", False),
-    Input("prepare", "command before each leg", "lines", False),
+    Input("prepare", "command before each trial", "lines", False),
     Input("hypothesis", "what you expect, in a sentence", required=False),
     Input("metric", "seconds, or a regular expression whose first group is the figure", required=False),
     Input("better", "of that figure", "enum", False, None, ("less", "more")),
     Input("margin", "smallest difference that counts: 2%", required=False),
     Input("pairs", "how many", "scalar", False),
-    Input("warmup", "legs before the first pair", "scalar", False),
+    Input("warmup", "trials before the first pair", "scalar", False),
     Input("seed", "of the order; by default another each time", "scalar", False),
-    Input("keep_going", "true: go on after a leg that failed", "scalar", False),
+    Input("keep_going", "true: go on after a trial that failed", "scalar", False),
 )
 REPOSITORY = (
     Input("url", "address of the git repository", required=False),
@@ -85,7 +85,7 @@ SHAPES = {
     "command": Shape("lines", "program and arguments, without a shell; {name} stands for an answer or a variable", when="command leadline"),
     "survey": Shape("rows", "what is asked before it starts", QUESTION, "name"),
     "secrets": Shape("pairs", "secrets of the project that it gets in the file LEADLINE_INPUTS, one a line: password = prod-db"),
-    "repository": Shape("parts", "put into its folder before it begins", REPOSITORY),
+    "repository": Shape("parts", "put into its directory before it begins", REPOSITORY),
     "then": Shape("rows", "what follows when it has ended", FOLLOWER, "template"),
     "ansible": Shape("parts", "", ANSIBLE, when="ansible"),
     "experiment": Shape("parts", "", EXPERIMENT, when="experiment"),

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import BinaryIO
 
 from leadline.book.packed import open_log
-from leadline.server.output import Follow, as_text, cut
-from leadline.server.runs import ENDED
+from leadline.server.read.output import Follow, as_text, cut
+from leadline.server.read.runs import ENDED
 from leadline.server.web.ansi import Colours
 
 PIECE = 64 << 10

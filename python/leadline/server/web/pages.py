@@ -24,11 +24,11 @@ from leadline.book.experiments.drawing import drawing
 from leadline.book.experiments.text import in_pairs
 from leadline.book.shown import visible, visible_lines
 from leadline.errors import LeadlineError
+from leadline.server.launch.survey import read_survey
 from leadline.server.operation import Input, Operation
-from leadline.server.playbooks import OUTCOMES
+from leadline.server.read.playbooks import OUTCOMES
+from leadline.server.read.runs import ENDED, numbers_of
 from leadline.server.rights import Caller
-from leadline.server.runs import ENDED, numbers_of
-from leadline.server.survey import read_survey
 from leadline.server.table import BY_NAME
 from leadline.server.web import chart, forms
 from leadline.server.web.address import link

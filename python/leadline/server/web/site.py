@@ -16,11 +16,12 @@ from typing import Any
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import hooks, links, login, oidc, totp
+from leadline.server.accounts import links, login, oidc, totp
+from leadline.server.accounts.passwords import Throttle
+from leadline.server.launch import hooks
 from leadline.server.operation import Call, Operation, Refused, perform
-from leadline.server.passwords import Throttle
+from leadline.server.read.runs import find_run
 from leadline.server.rights import Caller
-from leadline.server.runs import find_run
 from leadline.server.table import BY_NAME
 from leadline.server.web.address import HERE, Public
 

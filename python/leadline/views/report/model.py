@@ -156,5 +156,5 @@ def evidence_table(evidence: list[dict[str, Any]], ts_from: int) -> tuple[list[t
 
 def files() -> dict[str, str]:
     """The texts beside this file that the template takes in."""
-    folder = Path(__file__).parent
-    return {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "page.js")}
+    directory = Path(__file__).parent
+    return {name: (directory / name).read_text(encoding="utf-8") for name in ("style.css", "page.js")}

@@ -109,10 +109,11 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import flame, frame, host, kernel, sessions, sockets, wire, wire_sessions
+    from leadline.views.sections import flame, frame, host, kernel, load, sessions, sockets, wire, wire_sessions
 
     return (
         *sessions.TIME,
+        *load.SECTIONS,
         *host.SECTIONS,
         *kernel.SECTIONS,
         *flame.SECTIONS,

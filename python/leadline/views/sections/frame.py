@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.text import Text
 
-from leadline.capture.manifest import Manifest
+from leadline.capture.manifest import TIERS, Manifest
 from leadline.engines import subjects
 from leadline.figures import count, one_line, seconds
 from leadline.output import width_here
@@ -20,8 +20,7 @@ from leadline.views.sections import Context, Section, Tile
 from leadline.views.text import FINDING_FIGURES, finding_line, findings_room, section, wrapped
 
 MOST_FINDINGS = 12
-BESIDE = ("host", "process")  # targets that are watched, of no engine
-TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc", "bpf": "by BPF", "perf": "by perf events"}
+BESIDE = ("host", "process", "load")  # targets that are watched, of no engine
 
 
 def is_watched(kind: str) -> bool:
@@ -36,6 +35,8 @@ def title(of: Context) -> str:
         return subjects()[target.kind].title(target)
     if target.kind == "host":
         return f"What kept host {of.capture.manifest.host.name} busy"
+    if target.kind == "load":
+        return f"How the server answered a {target.name}"
     return f"Where the time of {target.name} went" if target.kind == "process" else f"Evidence of {target.name or target.kind}"
 
 

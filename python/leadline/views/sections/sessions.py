@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from leadline.capture.manifest import CLIENT
 from leadline.figures import count, one_line, percent, seconds
 from leadline.output import UNLIMITED, terminal_width
 from leadline.output import shown as in_room
@@ -15,7 +16,7 @@ from leadline.views import spenders, where
 from leadline.views.lock_tree import LockTree, Waiter, count_roots, lock_trees
 from leadline.views.sections import Context, Section, Tile
 from leadline.views.spenders import First, HotBlock, ObjectTime, Spender, hot_blocks, objects, sessions, statements
-from leadline.views.text import BAR, NARROWEST, bar, name_in, room_for, section, wrapped
+from leadline.views.text import BAR, NARROWEST, name_in, room_for, section, wait_bar, wrapped
 from leadline.views.wait_classes import wait_class
 
 MOST_EVENTS = 4
@@ -54,7 +55,7 @@ def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
         figures = f"{seconds(spent_s):>9}{spent_s / of.observed_s:>8.2f}{percent(of.share(spent_s)):>8}  "
         whole = Text.assemble((name_in(room, name), style), figures)
         wide = min((terminal_width() or UNLIMITED) - len(whole), BAR)
-        return whole.append_text(bar(spent_s / most, wait_class, wide)) if wait_class and wide > 0 else whole
+        return whole.append_text(wait_bar(spent_s / most, wait_class, wide)) if wait_class and wide > 0 else whole
 
     for c in classes:
         shown = c.events[:MOST_EVENTS]
@@ -209,7 +210,7 @@ def _sessions(at: Context, found: First[spenders.Session]) -> Iterator[Text]:
 
 def _session_name(s: spenders.Session) -> str:
     who = " ".join(filter(None, (s.application_name or s.usename, s.client_addr)))
-    return f"{s.pid} {one_line(who if s.backend_type == 'client backend' else s.backend_type)}"
+    return f"{s.pid} {one_line(who if s.backend_type == CLIENT else s.backend_type)}"
 
 
 def _tiles(at: Context, classes: list[where.ClassTime]) -> list[Tile]:

@@ -38,7 +38,7 @@ def program_not_found(failure: Failure) -> Cause | None:
             words=".",
         )
     if failure.path[: -len(name) - 1] in _searched():
-        statement = f"There is no program {name}: it is in none of the folders of PATH."
+        statement = f"There is no program {name}: it is in none of the directories of PATH."
     else:
         statement = f"There is no program {failure.path}."
     return Cause(
@@ -46,7 +46,7 @@ def program_not_found(failure: Failure) -> Cause | None:
         64,
         statement,
         [failure.as_call()],
-        f"install {name}, or add its folder to PATH",
+        f"install {name}, or add its directory to PATH",
         failure.process,
         failure=failure,
         words="not found|no such",
@@ -60,7 +60,7 @@ def absent(failure: Failure) -> Cause | None:
         return None
     walk = failure.facts.get("walk") or []
     first = walk[-1]["path"] if walk and "error" in walk[-1] else failure.path
-    text = {"ENOENT": "does not exist", "ENOTDIR": "needs a folder where there is a file", "EISDIR": "is a folder"}[failure.error]
+    text = {"ENOENT": "does not exist", "ENOTDIR": "needs a directory where there is a file", "EISDIR": "is a directory"}[failure.error]
     statement, fix = f"{failure.path} {text}.", "create it, or correct the path"
     evidence = [failure.as_call()] + ([f"{first} is the first part of it that is missing"] if first != failure.path else [])
     makes = failure.detail.get("creates") or failure.call in ("mkdir", "mkdirat", "bind")
@@ -70,7 +70,7 @@ def absent(failure: Failure) -> Cause | None:
         fix = "cd to a directory that exists, and run it again"
     elif first != failure.path and failure.error == "ENOENT" and makes:
         statement, fix = (
-            f"The folder {first} does not exist, in which {failure.path} is to be made.",
+            f"The directory {first} does not exist, in which {failure.path} is to be made.",
             f"mkdir -p {quote(first)}, or correct the path",
         )
     elif failure.path.startswith(("/proc/", "/sys/")):

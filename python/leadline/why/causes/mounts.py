@@ -20,7 +20,7 @@ def no_exec(failure: Failure) -> Cause | None:
     file = failure.facts.get("file") or {}
     if file.get("type") != "file" or (failure.call != "mmap" and not file.get("executable")):
         return None
-    if failure.call == "mmap" and not failure.matters:  # a library that tries several folders
+    if failure.call == "mmap" and not failure.matters:  # a library that tries several directories
         return None
     if failure.call == "execve" and failure.before_exec:
         return None
@@ -33,7 +33,7 @@ def no_exec(failure: Failure) -> Cause | None:
         "noexec", 100,
         f"{failure.path} cannot be executed: {point} is mounted with the option noexec.",
         [failure.as_call(), f"mount: {failure.mount['source']} on {point} type {failure.mount['type']} ({failure.mount['options']})"],
-        f"mount -o remount,exec {quote(point)}; or let the files be unpacked elsewhere, for most programs with TMPDIR=/a/folder",
+        f"mount -o remount,exec {quote(point)}; or let the files be unpacked elsewhere, for most programs with TMPDIR=/a/directory",
         failure.process, hard=True, failure=failure, words="denied|exec|permi|not found|cannot|could not",
     )  # fmt: skip
 

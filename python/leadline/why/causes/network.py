@@ -46,7 +46,7 @@ def address_in_use(failure: Failure) -> Cause | None:
     why = {"EADDRINUSE": f"{who} listens there" if holder else "another process uses it", "EADDRNOTAVAIL": "this host has no such address"}
     text = why.get(failure.error, "ports below 1024 need root or CAP_NET_BIND_SERVICE")
     if failure.error == "EACCES" and ":" not in failure.address:
-        text = "its folder may not be written"
+        text = "its directory may not be written"
     statement = f"{failure.process.name} cannot listen on {failure.address}: {text}."
     fix = (
         f"stop {who} or take another port; ss -ltnp lists who listens" if failure.error == "EADDRINUSE" else "take another address or port"

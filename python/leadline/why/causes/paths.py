@@ -36,7 +36,7 @@ def name_too_long(failure: Failure) -> Cause | None:
         80,
         statement,
         [failure.as_call()[:300]],
-        "use shorter names, or a folder nearer to the root",
+        "use shorter names, or a directory nearer to the root",
         failure.process,
         failure=failure,
     )

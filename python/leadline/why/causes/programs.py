@@ -51,11 +51,11 @@ def missing_library(seen: Seen, process: Process) -> Cause | None:
     if not missing:
         return None
     library = missing[-1]
-    folders = ", ".join(library["folders"])
+    directories = ", ".join(library["folders"])
     return Cause(
         "missing_library", 95,
-        f"{process.program} needs the library {library['name']}, which is in none of the folders searched.",
-        [f"openat({library['name']}) = ENOENT in {folders}, by {process.name} (pid {process.pid}), which ended with 127"],
-        f"install the package that has {library['name']}; if it is in another folder, add that to LD_LIBRARY_PATH or /etc/ld.so.conf.d",
+        f"{process.program} needs the library {library['name']}, which is in none of the directories searched.",
+        [f"openat({library['name']}) = ENOENT in {directories}, by {process.name} (pid {process.pid}), which ended with 127"],
+        f"install the package that has {library['name']}; if it is in another directory, add that to LD_LIBRARY_PATH or /etc/ld.so.conf.d",
         process, hard=True,
     )  # fmt: skip

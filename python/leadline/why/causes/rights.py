@@ -1,4 +1,4 @@
-"""Who is refused: by rights of a file or folder, by the kernel's rules, by a seccomp filter; and who lost rights by being followed."""
+"""Who is refused: by rights of a file or directory, by the kernel's rules, by a seccomp filter; and who lost rights by being followed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leadline.why.seen import Failure, Process, Seen
 
 BITS = {"r": 4, "w": 2, "x": 1}
 CAP_DAC_OVERRIDE, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 1, 19, 21
-CHANGES_FOLDER = (
+CHANGES_DIRECTORY = (
     "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat",
     "mknod", "mknodat", "bind",
 )  # fmt: skip
@@ -36,7 +36,7 @@ def _allows(part: dict[str, Any], who: dict[str, Any], right: str) -> bool:
 
 
 def who_is_refused(failure: Failure, rights: str) -> dict[str, Any] | None:
-    """The first part of the path whose mode refuses: a folder that may not be entered, the folder of what is to be made, or the file."""
+    """The first part of the path whose mode refuses: a directory that may not be entered, that of what is to be made, or the file."""
     walk, who = failure.facts.get("walk") or [], failure.facts.get("who") or {}
     parts = [part for part in walk if "mode" in part]
     missing = len(parts) < len(walk)
@@ -45,14 +45,14 @@ def who_is_refused(failure: Failure, rights: str) -> dict[str, Any] | None:
             return {**part, "right": "enter", "letters": "x"}
     if missing:
         last = bool(walk) and walk[-1]["path"] == failure.path.rstrip("/")
-        creates = failure.call in CHANGES_FOLDER or failure.detail.get("creates")
+        creates = failure.call in CHANGES_DIRECTORY or failure.detail.get("creates")
         if parts and last and creates and not _allows(parts[-1], who, "w"):
             return {**parts[-1], "right": "make anything in", "letters": "wx"}
         return None
-    if failure.call in CHANGES_FOLDER:
-        folder = parts[-2] if len(parts) > 1 else None
-        if folder is not None and not _allows(folder, who, "w"):
-            return {**folder, "right": "change what is in", "letters": "wx"}
+    if failure.call in CHANGES_DIRECTORY:
+        directory = parts[-2] if len(parts) > 1 else None
+        if directory is not None and not _allows(directory, who, "w"):
+            return {**directory, "right": "change what is in", "letters": "wx"}
         return None
     for right in rights:
         if parts and not _allows(parts[-1], who, right):
@@ -77,7 +77,7 @@ def denied(failure: Failure) -> Cause | None:
     user = (failure.facts.get("who") or {}).get("uid")
     refused = who_is_refused(failure, wants)
     if refused is None:
-        return _protected(failure) or (_by_other_rules(failure) if wants or failure.call in CHANGES_FOLDER else None)
+        return _protected(failure) or (_by_other_rules(failure) if wants or failure.call in CHANGES_DIRECTORY else None)
     path, verb = refused["path"], refused["right"]
     owner = f"owner {refused['uid']}, group {refused['gid']}, mode {refused['mode']:04o}"
     statement = f"User {user} may not {verb} {path}" + (f", which {failure.path} needs." if path != failure.path else ".")
@@ -94,18 +94,20 @@ def denied(failure: Failure) -> Cause | None:
 
 
 def _protected(failure: Failure) -> Cause | None:
-    """Files of others in a folder that all may write and that is sticky, such as /tmp: the kernel refuses them even to root."""
+    """Files of others in a directory that all may write and that is sticky, such as /tmp: the kernel refuses them even to root."""
     walk, file, user = failure.facts.get("walk") or [], failure.facts.get("file") or {}, (failure.facts.get("who") or {}).get("uid")
-    folder = walk[-2] if len(walk) > 1 and "mode" in walk[-1] else None
-    if folder is None or not folder["mode"] & stat.S_ISVTX or not folder["mode"] & 0o022 or file.get("uid") in (user, folder["uid"]):
+    directory = walk[-2] if len(walk) > 1 and "mode" in walk[-1] else None
+    if directory is None or not directory["mode"] & stat.S_ISVTX or not directory["mode"] & 0o022:
+        return None
+    if file.get("uid") in (user, directory["uid"]):
         return None
     if not failure.detail.get("creates"):
         return None
     setting = "protected_fifos" if file.get("type") == "pipe" else "protected_regular"
-    statement = f"{failure.path} belongs to user {file.get('uid')} and lies in the sticky folder {folder['path']}: "
+    statement = f"{failure.path} belongs to user {file.get('uid')} and lies in the sticky directory {directory['path']}: "
     statement += f"fs.{setting} lets nobody else open it with O_CREAT."
-    evidence = [failure.as_call(), f"{folder['path']}: mode {folder['mode']:04o}; fs.{setting}: {_fs(setting)}"]
-    fix = f"delete {quote(failure.path)}, or use a file in a folder of one's own"
+    evidence = [failure.as_call(), f"{directory['path']}: mode {directory['mode']:04o}; fs.{setting}: {_fs(setting)}"]
+    fix = f"delete {quote(failure.path)}, or use a file in a directory of one's own"
     return Cause("protected_file", 78, statement, evidence, fix, failure.process, failure=failure)
 
 
@@ -141,8 +143,8 @@ def not_permitted(failure: Failure) -> Cause | None:
     if failure.error != "EPERM" or not failure.matters or not failure.said or failure.call == "mmap":
         return None
     who, walk = failure.facts.get("who") or {}, [part for part in failure.facts.get("walk") or [] if "mode" in part]
-    folder = walk[-2] if len(walk) > 1 and walk[-1]["path"] == failure.path else walk[-1] if walk else None
-    marked = [part for part in (walk[-1:] if walk else []) + ([folder] if folder else []) if part.get("attributes")]
+    directory = walk[-2] if len(walk) > 1 and walk[-1]["path"] == failure.path else walk[-1] if walk else None
+    marked = [part for part in (walk[-1:] if walk else []) + ([directory] if directory else []) if part.get("attributes")]
     if marked and failure.path:
         path, how = marked[0]["path"], marked[0]["attributes"][0]
         statement = f"{path} is {how}: the kernel lets nobody, root neither, {'change' if how == 'immutable' else 'rewrite or delete'} it."
@@ -158,8 +160,11 @@ def not_permitted(failure: Failure) -> Cause | None:
     user = f"user {who['uid']}" if "uid" in who else "the process"
     about = f" of {failure.path}" if failure.path else ""
     file = failure.facts.get("file") or {}
-    if folder is not None and folder["mode"] & stat.S_ISVTX and failure.call in CHANGES_FOLDER and file.get("uid") != who.get("uid"):
-        statement = f"{failure.path} belongs to user {file.get('uid')}: in the sticky folder {folder['path']} only the owner may delete it."
+    of_others = failure.call in CHANGES_DIRECTORY and file.get("uid") != who.get("uid")
+    if directory is not None and directory["mode"] & stat.S_ISVTX and of_others:
+        statement = (
+            f"{failure.path} belongs to user {file.get('uid')}: in the sticky directory {directory['path']} only the owner may delete it."
+        )
         return Cause(
             "permission", 72, statement, [failure.as_call()], f"run it as user {file.get('uid')}", failure.process, failure=failure
         )

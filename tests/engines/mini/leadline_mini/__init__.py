@@ -17,9 +17,10 @@ def _facts(of: Evidence) -> list[tuple[str, str]]:
 
 ENGINE = Engine(
     name="mini",
-    folder=Path(__file__).parent,
+    directory=Path(__file__).parent,
     subjects=(Subject("mini", _title, _facts, watched=True),),
     domains={"mini": ("sessions",)},
     sections="leadline_mini.sections:SECTIONS",
     live="leadline_mini.live:LIVE",
+    product="Mini",
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.manifest import Target as Evidence
+from leadline.capture.store import Store
 from leadline.engines.check import OK, Check
-from leadline.engines.live import Sampling, Watch
+from leadline.engines.live import Sampling, Server, Watch
 from leadline.errors import LeadlineError
 from leadline.probes.polled import Polled, PolledSessions
 from leadline.probes.probe import Probe
@@ -55,6 +56,13 @@ def reading(server: Mini) -> Callable[[], Iterator[Polled]]:
     return read
 
 
+class MiniSessions(PolledSessions):
+    """Writes a table that only a Mini has, too."""
+
+    def before(self, store: Store, manifest: Manifest) -> None:
+        store.add("mini_terminal", [(s.number, s.application, ["hall", s.user] if s.state == "active" else None) for s in self._read()])
+
+
 class MiniWatch(Watch):
     product = "Mini"
     probe: PolledSessions
@@ -76,7 +84,7 @@ class MiniLive:
         return Mini(path)
 
     def sample(self, server: Mini, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
-        return Sampling(PolledSessions(directory, reading(server), rate_hz, required=required))
+        return Sampling(MiniSessions(directory, reading(server), rate_hz, required=required))
 
     def watch(self, server: Mini, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> MiniWatch:
         probe = PolledSessions(directory, reading(server), rate_hz, flush_interval_s=flush_interval_s)
@@ -89,7 +97,7 @@ class MiniLive:
         sessions = len(list(reading(server)()))
         return [Check("capture", "SQL", OK, f"{sessions} sessions")]
 
-    def beside(self, *, pooler: str | None) -> list[Probe]:
+    def beside(self, server: Server | None, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
         return []
 
 

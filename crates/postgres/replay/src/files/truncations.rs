@@ -6,12 +6,13 @@
 //! Source: `storage/smgr/md.c`, `catalog/storage.c`, `XLogReadBufferExtended` in `access/transam/xlogutils.c`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use leadline_datadir::RelFile;
 use leadline_errors::Result;
 use leadline_redo::rule::Truncation;
 use leadline_redo::{free_space, visibility};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::files::cluster::{sync_folder, Cluster};
 
@@ -51,33 +52,33 @@ impl Truncations {
     /// Where the record begins that removed this block last; 0 when none did. Records before it do not matter to the page.
     pub(crate) fn last(&self, relation: RelFile, fork: u8, block: u32) -> u64 {
         let database = self.databases.get(&(relation.spc, relation.db)).copied().unwrap_or(0);
-        let Some(cuts) = self.relations.get(&relation) else { return database };
-        let truncated = cuts.truncated.iter().filter(|(_, of, blocks)| *of == fork && block >= *blocks);
-        truncated.map(|(lsn, _, _)| *lsn).max().unwrap_or(0).max(cuts.dropped).max(database)
+        let Some(truncations) = self.relations.get(&relation) else { return database };
+        let truncated = truncations.truncated.iter().filter(|(_, of, blocks)| *of == fork && block >= *blocks);
+        truncated.map(|(lsn, _, _)| *lsn).max().unwrap_or(0).max(truncations.dropped).max(database)
     }
 }
 
 /// What a part of the WAL does to all files.
 #[derive(Debug, Default)]
-pub(crate) struct Lifetimes {
+pub(crate) struct ForkChanges {
     forks: HashMap<(RelFile, u8), Fork>,
     /// Read by those who roll pages forward while the WAL is still read.
-    cuts: Arc<RwLock<Truncations>>,
+    truncations: Arc<RwLock<Truncations>>,
 }
 
-impl Lifetimes {
+impl ForkChanges {
     /// Where pages are removed, as far as it is known at any time.
-    pub(crate) fn shared_cuts(&self) -> Arc<RwLock<Truncations>> {
-        Arc::clone(&self.cuts)
+    pub(crate) fn shared_truncations(&self) -> Arc<RwLock<Truncations>> {
+        Arc::clone(&self.truncations)
     }
 
     /// The same as of now.
-    pub(crate) fn cuts(&self) -> RwLockReadGuard<'_, Truncations> {
-        self.cuts.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn truncations(&self) -> RwLockReadGuard<'_, Truncations> {
+        self.truncations.read()
     }
 
-    fn change_cuts(&self) -> RwLockWriteGuard<'_, Truncations> {
-        self.cuts.write().unwrap_or_else(PoisonError::into_inner)
+    fn change_truncations(&self) -> RwLockWriteGuard<'_, Truncations> {
+        self.truncations.write()
     }
 
     /// A fork is read or written, and has at least so many blocks from now on.
@@ -88,7 +89,7 @@ impl Lifetimes {
     }
 
     pub(crate) fn drop_relation(&mut self, relation: RelFile, lsn: u64) {
-        self.change_cuts().relations.insert(relation, OfRelation { dropped: lsn, truncated: Vec::new() });
+        self.change_truncations().relations.insert(relation, OfRelation { dropped: lsn, truncated: Vec::new() });
         for fork in 0..4 {
             self.forks.remove(&(relation, fork));
         }
@@ -97,9 +98,9 @@ impl Lifetimes {
     pub(crate) fn drop_database(&mut self, space: u32, database: u32, lsn: u64) {
         let is_of_it = |relation: &RelFile| (relation.spc, relation.db) == (space, database);
         self.forks.retain(|(relation, _), _| !is_of_it(relation));
-        let mut cuts = self.change_cuts();
-        cuts.databases.insert((space, database), lsn);
-        cuts.relations.retain(|relation, _| !is_of_it(relation));
+        let mut truncations = self.change_truncations();
+        truncations.databases.insert((space, database), lsn);
+        truncations.relations.retain(|relation, _| !is_of_it(relation));
     }
 
     pub(crate) fn truncate(&mut self, truncation: &Truncation, block_size: u32, lsn: u64) {
@@ -111,7 +112,7 @@ impl Lifetimes {
         ];
         self.touch(relation, MAIN, 0);
         for (fork, _, blocks) in maps.into_iter().filter(|(_, is_cut, _)| *is_cut) {
-            self.change_cuts().relations.entry(relation).or_default().truncated.push((lsn, fork, blocks));
+            self.change_truncations().relations.entry(relation).or_default().truncated.push((lsn, fork, blocks));
             let found = self.forks.entry((relation, fork)).or_default();
             found.length = found.length.min(blocks);
             found.cut = Some(found.cut.map_or(blocks, |cut| cut.min(blocks)));
@@ -125,16 +126,16 @@ impl Lifetimes {
 
     /// The relation was removed, alone or with its database.
     pub(crate) fn is_dropped(&self, relation: RelFile) -> bool {
-        let cuts = self.cuts();
-        cuts.databases.contains_key(&(relation.spc, relation.db))
-            || cuts.relations.get(&relation).is_some_and(|cuts| cuts.dropped != 0)
+        let truncations = self.truncations();
+        truncations.databases.contains_key(&(relation.spc, relation.db))
+            || truncations.relations.get(&relation).is_some_and(|truncations| truncations.dropped != 0)
     }
 
-    /// Removes and cuts what is on disk, before pages are written.
-    pub(crate) fn cut_files(&self, cluster: &Cluster) -> Result<()> {
+    /// Removes and truncates what is on disk, before pages are written.
+    pub(crate) fn truncate_files(&self, cluster: &Cluster) -> Result<()> {
         let mut folders = std::collections::BTreeSet::new();
-        for (relation, cuts) in &self.cuts().relations {
-            if cuts.dropped != 0 && cluster.remove_relation(*relation)? {
+        for (relation, truncations) in &self.truncations().relations {
+            if truncations.dropped != 0 && cluster.remove_relation(*relation)? {
                 folders.insert(cluster.folder(relation.spc, relation.db));
             }
         }
@@ -154,7 +155,7 @@ impl Lifetimes {
 
     /// Relations whose files the WAL removes.
     pub(crate) fn dropped(&self) -> usize {
-        self.cuts().relations.values().filter(|cuts| cuts.dropped != 0).count()
+        self.truncations().relations.values().filter(|truncations| truncations.dropped != 0).count()
     }
 }
 
@@ -180,33 +181,36 @@ mod tests {
         Truncation { blocks, relation: OF, flags: 7 }
     }
 
-    fn length(lifetimes: &Lifetimes, fork: u8) -> Option<u32> {
-        lifetimes.forks().find(|found| found.1 == fork).map(|found| found.2)
+    fn length(fork_changes: &ForkChanges, fork: u8) -> Option<u32> {
+        fork_changes.forks().find(|found| found.1 == fork).map(|found| found.2)
     }
 
     #[test]
     fn a_length_is_the_fold_of_what_made_the_fork_longer_and_shorter() {
-        let mut of = Lifetimes::default();
+        let mut of = ForkChanges::default();
         of.touch(OF, 0, 20);
         of.truncate(&cut(10), 8192, 100);
         of.touch(OF, 0, 30);
         of.truncate(&cut(15), 8192, 200);
         assert_eq!(length(&of, 0), Some(15));
-        assert_eq!([9, 10, 14, 15].map(|block| of.cuts().last(OF, 0, block)), [0, 100, 100, 200]);
+        assert_eq!([9, 10, 14, 15].map(|block| of.truncations().last(OF, 0, block)), [0, 100, 100, 200]);
         assert_eq!(of.forks[&(OF, 0)].cut, Some(10));
         of.drop_relation(OF, 300);
-        assert_eq!((length(&of, 0), of.cuts().last(OF, 0, 0), of.cuts().last(OF, 2, 0)), (None, 300, 300));
+        assert_eq!(
+            (length(&of, 0), of.truncations().last(OF, 0, 0), of.truncations().last(OF, 2, 0)),
+            (None, 300, 300)
+        );
         of.touch(OF, 0, 1);
         assert_eq!((length(&of, 0), of.forks[&(OF, 0)].cut), (Some(1), None));
         of.drop_database(1663, 5, 400);
-        assert_eq!((length(&of, 0), of.cuts().last(OF, 0, 9)), (None, 400));
+        assert_eq!((length(&of, 0), of.truncations().last(OF, 0, 9)), (None, 400));
     }
 
     #[test]
     fn maps_are_cut_with_the_table_and_only_made_when_they_are_used() {
-        let mut of = Lifetimes::default();
+        let mut of = ForkChanges::default();
         of.truncate(&cut(0), 8192, 100);
         assert_eq!((length(&of, 0), length(&of, 2)), (Some(0), None));
-        assert_eq!((of.cuts().last(OF, 2, 0), of.cuts().last(OF, 3, 0)), (100, 0));
+        assert_eq!((of.truncations().last(OF, 2, 0), of.truncations().last(OF, 3, 0)), (100, 0));
     }
 }

@@ -8,19 +8,19 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_errors::{Error, Kind, Result};
 use leadline_redo::Context;
+use parking_lot::Mutex;
 
 use crate::account::{Phase, Times};
 use crate::files::cluster::{failed, Cluster};
 use crate::files::free_space::Room;
-use crate::files::truncations::{Lifetimes, Truncations};
+use crate::files::truncations::{ForkChanges, Truncations};
 use crate::files::writer::Writer;
 use crate::pages::counts::Work;
-use crate::pages::page_replay::{Ahead, Cutting, Forward, PageState};
+use crate::pages::page_replay::{PageReplay, PageState, Prefetcher, Truncation};
 use crate::partition::by_page::ByPage;
 use crate::partition::partitioned::PartitionedRefs;
 use crate::partition::record_refs::{ChunkRefs, ForkId};
@@ -67,28 +67,28 @@ impl ApplyPool<'_> {
         self.on_threads(work, go_on).map(drop)
     }
 
-    /// Applies all that was dealt out. `go_on` gets the records done. Gives what was done to each fork, and the room on heap pages.
+    /// Applies all that was partitioned. `go_on` gets the records done. Gives what was done to each fork, and the room on heap pages.
     pub(crate) fn apply(
         &self,
-        lifetimes: &Lifetimes,
-        dealt: PartitionedRefs,
+        fork_changes: &ForkChanges,
+        refs: PartitionedRefs,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(HashMap<ForkId, Work>, Vec<Room>)> {
-        let mut partitions = dealt.partitions;
+        let mut partitions = refs.partitions;
         // The largest first, so that no thread is left alone with one at the end.
         let weight = |placed: &Vec<ChunkRefs>| placed.iter().map(|p| p.entries.len()).sum::<usize>();
         partitions.sort_by_cached_key(|placed| std::cmp::Reverse(weight(placed)));
         let partitions: Vec<_> = partitions.into_iter().map(Mutex::new).collect();
-        let (forks, cuts) = (&dealt.forks.ids[..], &*lifetimes.cuts());
+        let (forks, truncations) = (&refs.forks.ids[..], &*fork_changes.truncations());
         let work = |shared: &Shared, sync| {
-            let mut taker = Applier::new(self, forks, cuts, sync);
+            let mut applier = Applier::new(self, forks, truncations, sync);
             while let Some(partition) = shared.next().and_then(|number| partitions.get(number)) {
-                let placed = std::mem::take(&mut *partition.lock().unwrap_or_else(PoisonError::into_inner));
-                taker.partition(&placed)?;
+                let placed = std::mem::take(&mut *partition.lock());
+                applier.partition(&placed)?;
                 let entries: usize = placed.iter().map(|p| p.entries.len()).sum();
                 shared.done.fetch_add(entries as u64, Ordering::Relaxed);
             }
-            Ok((taker.by_fork, taker.rooms))
+            Ok((applier.by_fork, applier.rooms))
         };
         let (mut all, mut rooms) = (HashMap::<ForkId, Work>::new(), Vec::new());
         for (by_fork, found) in self.on_threads(work, go_on)? {
@@ -166,8 +166,8 @@ pub(crate) fn interrupted() -> Error {
 /// What a thread has to take the pages of partitions forward, one after the other.
 struct Applier<'a> {
     forks: &'a [ForkId],
-    cuts: &'a Truncations,
-    forward: Forward<'a>,
+    truncations: &'a Truncations,
+    replay: PageReplay<'a>,
     writer: Writer<'a>,
     page: PageState,
     by_fork: HashMap<ForkId, Work>,
@@ -179,13 +179,13 @@ impl<'a> Applier<'a> {
     fn new(
         of: &ApplyPool<'a>,
         forks: &'a [ForkId],
-        cuts: &'a Truncations,
+        truncations: &'a Truncations,
         sync: Sender<(File, PathBuf)>,
     ) -> Applier<'a> {
         Applier {
             forks,
-            cuts,
-            forward: Forward::new(of.cluster, of.context, Cutting::Done),
+            truncations,
+            replay: PageReplay::new(of.cluster, of.context, Truncation::Done),
             writer: Writer::new(of.cluster, sync),
             page: PageState::new(of.cluster.block_size),
             by_fork: HashMap::new(),
@@ -195,23 +195,23 @@ impl<'a> Applier<'a> {
     }
 
     fn partition(&mut self, placed: &[ChunkRefs]) -> Result<()> {
-        let Applier { forward, writer, page, by_page, .. } = self;
+        let Applier { replay, writer, page, by_page, .. } = self;
         by_page.sort(placed);
-        let mut ahead = Ahead::new(placed, by_page.places());
+        let mut prefetcher = Prefetcher::new(placed, by_page.places());
         for number in 0..by_page.len() {
             let (fork, block, range) = by_page.page(number);
             let of = self.forks[fork as usize];
-            let before = forward.work;
+            let before = replay.work;
             page.reset();
-            forward.take(page, of, block, self.cuts.last(of.0, of.1, block), range, &mut ahead);
+            replay.take(page, of, block, self.truncations.last(of.0, of.1, block), range, &mut prefetcher);
             page.check()?;
             self.rooms.extend(page.room(of, block));
-            forward.work.pages += u64::from(page.is_named);
+            replay.work.pages += u64::from(page.is_named);
             if page.is_changed {
-                forward.work.written += 1;
+                replay.work.written += 1;
                 writer.put(of, block, &page.bytes)?;
             }
-            self.by_fork.entry(of).or_default().add(&forward.work.since(&before));
+            self.by_fork.entry(of).or_default().add(&replay.work.since(&before));
         }
         writer.flush()
     }

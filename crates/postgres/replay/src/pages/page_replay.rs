@@ -24,7 +24,7 @@ const MAIN: u8 = 0;
 const FREE_SPACE: u8 = 1;
 const VISIBILITY: u8 = 2;
 /// Records that are asked for before it is their turn: as many as can come from memory at once.
-const AHEAD: usize = 16;
+const PREFETCHED: usize = 16;
 /// Major from which on pages that the visibility map is extended by are zeros in the file.
 const EXTENDS_WITH_ZEROS: u8 = 16;
 
@@ -90,32 +90,32 @@ impl PageState {
     }
 }
 
-/// When files are truncated that the WAL cuts.
+/// When files are truncated that the WAL truncates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cutting {
+pub(crate) enum Truncation {
     /// Later: what the WAL removes is not read.
-    Ahead,
+    ToCome,
     /// It is done: what is there now was written since.
     Done,
 }
 
 /// What rolls pages forward, with memory that is used again.
-pub(crate) struct Forward<'a> {
+pub(crate) struct PageReplay<'a> {
     cluster: &'a Cluster,
     context: Context,
-    cutting: Cutting,
+    truncation: Truncation,
     decoder: Decoder,
     files: OpenFiles<'a>,
     pub work: Work,
 }
 
-impl<'a> Forward<'a> {
-    pub(crate) fn new(cluster: &'a Cluster, context: Context, cutting: Cutting) -> Forward<'a> {
+impl<'a> PageReplay<'a> {
+    pub(crate) fn new(cluster: &'a Cluster, context: Context, truncation: Truncation) -> PageReplay<'a> {
         let files = OpenFiles::new(cluster);
-        Forward { cluster, context, cutting, decoder: Decoder::default(), files, work: Work::default() }
+        PageReplay { cluster, context, truncation, decoder: Decoder::default(), files, work: Work::default() }
     }
 
-    /// Takes a page over its next records, which are `range` of those that are ahead. `cut`: where the WAL removes it last.
+    /// Takes a page over its next records, which are `range` of those of `prefetcher`. `cut`: where the WAL removes it last.
     pub(crate) fn take(
         &mut self,
         page: &mut PageState,
@@ -123,13 +123,13 @@ impl<'a> Forward<'a> {
         block: u32,
         cut: u64,
         mut range: Range<usize>,
-        ahead: &mut Ahead<'_>,
+        prefetcher: &mut Prefetcher<'_>,
     ) {
         page.cut(cut);
-        let placed = ahead.placed;
+        let placed = prefetcher.placed;
         if cut > 0 {
             let start = |place: &Place| place.of(placed).records.start(place.entry(placed));
-            let removed = ahead.places[range.clone()].partition_point(|place| start(place).0 < cut);
+            let removed = prefetcher.places[range.clone()].partition_point(|place| start(place).0 < cut);
             self.work.removed += removed as u64;
             range.start += removed;
         }
@@ -137,7 +137,7 @@ impl<'a> Forward<'a> {
             return;
         }
         page.is_named = true;
-        let superseded = ahead.places[range.clone()].iter().rposition(|place| place.entry(placed).starts_page);
+        let superseded = prefetcher.places[range.clone()].iter().rposition(|place| place.entry(placed).starts_page);
         let skipped = range.start..range.start + superseded.unwrap_or(0);
         if superseded.is_some() {
             self.work.superseded += skipped.len() as u64;
@@ -145,9 +145,9 @@ impl<'a> Forward<'a> {
         } else if page.failed.is_some() {
             return;
         }
-        let outcome = self.over_records(page, of, block, skipped.end..range.end, ahead).map(|tells| {
+        let outcome = self.over_records(page, of, block, skipped.end..range.end, prefetcher).map(|tells| {
             if !tells && of.1 == MAIN {
-                self.note_skipped(page, placed, &ahead.places[skipped]);
+                self.note_skipped(page, placed, &prefetcher.places[skipped]);
             }
         });
         page.failed = outcome.err().map(Box::new);
@@ -160,16 +160,16 @@ impl<'a> Forward<'a> {
         of: ForkId,
         block: u32,
         range: Range<usize>,
-        ahead: &mut Ahead<'_>,
+        prefetcher: &mut Prefetcher<'_>,
     ) -> Result<bool> {
         if !page.is_known {
             page.is_there = self.read(page, of, block)?;
             page.is_known = true;
         }
-        let (placed, mut tells) = (ahead.placed, false);
+        let (placed, mut tells) = (prefetcher.placed, false);
         for at in range {
-            ahead.touch(at);
-            let place = ahead.places[at];
+            prefetcher.touch(at);
+            let place = prefetcher.places[at];
             let (records, entry) = (place.of(placed), place.entry(placed));
             let outcome = self.one_record(page, of, records, entry, &mut tells)?;
             match outcome {
@@ -195,7 +195,7 @@ impl<'a> Forward<'a> {
         entry: &RecordRef,
         tells: &mut bool,
     ) -> Result<Applied> {
-        let Forward { decoder, context, .. } = self;
+        let PageReplay { decoder, context, .. } = self;
         // Left where it is: to move a record that was just made takes as long as to make it.
         let decoded = placed.records.decode(decoder, entry, context.major);
         let Some(record) = &decoded else { return Err(invalid(placed, entry)) };
@@ -244,7 +244,7 @@ impl<'a> Forward<'a> {
     fn read(&mut self, page: &mut PageState, of: ForkId, block: u32) -> Result<bool> {
         // Not what was there before.
         page.bytes.fill(0);
-        if self.cutting == Cutting::Ahead && page.cut > 0 {
+        if self.truncation == Truncation::ToCome && page.cut > 0 {
             return Ok(false);
         }
         let (path, at) = self.files.place(of, block);
@@ -282,25 +282,25 @@ impl<'a> Forward<'a> {
 }
 
 /// Records that are asked for before it is their turn.
-pub(crate) struct Ahead<'a> {
+pub(crate) struct Prefetcher<'a> {
     placed: &'a [ChunkRefs],
     places: &'a [Place],
     /// So many have been.
     touched: usize,
 }
 
-impl<'a> Ahead<'a> {
-    pub(crate) fn new(placed: &'a [ChunkRefs], places: &'a [Place]) -> Ahead<'a> {
-        Ahead { placed, places, touched: 0 }
+impl<'a> Prefetcher<'a> {
+    pub(crate) fn new(placed: &'a [ChunkRefs], places: &'a [Place]) -> Prefetcher<'a> {
+        Prefetcher { placed, places, touched: 0 }
     }
 
     /// Asks for those that come soon after this one.
     #[inline]
     fn touch(&mut self, at: usize) {
-        if self.touched > at + AHEAD / 2 {
+        if self.touched > at + PREFETCHED / 2 {
             return;
         }
-        let to = (at + AHEAD).min(self.places.len());
+        let to = (at + PREFETCHED).min(self.places.len());
         for place in &self.places[self.touched.clamp(at, to)..to] {
             place.of(self.placed).records.touch(place.entry(self.placed));
         }

@@ -13,16 +13,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 use leadline_errors::Result;
 use leadline_redo::Context;
+use parking_lot::{Mutex, RwLock};
 
 use crate::files::cluster::Cluster;
 use crate::files::free_space::Room;
 use crate::files::truncations::Truncations;
 use crate::pages::counts::Work;
-use crate::pages::page_replay::{Ahead, Cutting, Forward, PageState};
+use crate::pages::page_replay::{PageReplay, PageState, Prefetcher, Truncation};
 use crate::partition::by_page::{some, ByPage, KeyHasher, PageKey, Place};
 use crate::partition::partitioned::{Forks, PartitionedRefs};
 use crate::partition::record_refs::{ChunkRefs, ForkId, Memory, RecordRef, Records, PARTITIONS};
@@ -38,10 +39,6 @@ const ENOUGH: usize = 32;
 /// Records of a page that wait at most, its image among them.
 const FEW: usize = 8;
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// See above.
 pub(crate) struct Pool {
     block_size: usize,
@@ -54,7 +51,7 @@ pub(crate) struct Pool {
     turns: Mutex<Turns>,
     partitions: Vec<Partition>,
     forks: RwLock<Forks>,
-    cuts: Arc<RwLock<Truncations>>,
+    truncations: Arc<RwLock<Truncations>>,
     /// Partitions whose turn it is, each up to a chunk.
     due: Mutex<VecDeque<(usize, u64)>>,
     /// Of records kept for later: their bytes, and how often they were handed over.
@@ -127,7 +124,7 @@ enum At {
 /// What a thread has to roll pages forward.
 pub(crate) struct PageWorker<'a> {
     pool: &'a Pool,
-    forward: Forward<'a>,
+    replay: PageReplay<'a>,
     by_page: ByPage,
     /// Of each page that is due: its fork, and where the WAL removes it last.
     known: Vec<(ForkId, u64)>,
@@ -141,7 +138,7 @@ impl Pool {
         chunk: usize,
         memory: usize,
         of_log: Arc<Memory>,
-        cuts: Arc<RwLock<Truncations>>,
+        truncations: Arc<RwLock<Truncations>>,
     ) -> Pool {
         Pool {
             block_size,
@@ -153,7 +150,7 @@ impl Pool {
             most_kept: memory / 8 * 3,
             partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
             forks: RwLock::default(),
-            cuts,
+            truncations,
             due: Mutex::default(),
             kept: AtomicUsize::new(0),
             handed_over: AtomicUsize::new(0),
@@ -164,21 +161,20 @@ impl Pool {
 
     /// Adds the next chunk: its forks, records and pieces. One chunk after the other.
     pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<RecordRef>)>) {
-        let of = self.forks.write().unwrap_or_else(PoisonError::into_inner).numbers(of_chunk);
+        let of = self.forks.write().numbers(of_chunk);
         let (base, records) = (records.base(), Arc::new(records));
         for (partition, mut entries) in pieces {
             entries.iter_mut().for_each(|entry| entry.fork = of[entry.fork as usize]);
-            locked(&self.partitions[partition as usize].queue)
-                .push(ChunkRefs { entries, records: Arc::clone(&records) });
+            self.partitions[partition as usize].queue.lock().push(ChunkRefs { entries, records: Arc::clone(&records) });
         }
-        let due = locked(&self.turns).next();
-        locked(&self.due).extend(due.map(|partition| (partition, base)));
+        let due = self.turns.lock().next();
+        self.due.lock().extend(due.map(|partition| (partition, base)));
     }
 
     /// All that waits is due: no more chunks come, and no more pages.
     pub(crate) fn end(&self) {
         self.pages.store(self.most, Ordering::Relaxed);
-        locked(&self.due).extend((0..PARTITIONS).map(|partition| (partition, u64::MAX)));
+        self.due.lock().extend((0..PARTITIONS).map(|partition| (partition, u64::MAX)));
     }
 
     /// Nothing more is done, since all of it is to be done in another way.
@@ -195,14 +191,14 @@ impl Pool {
     pub(crate) fn hand_over(&self) -> PartitionedRefs {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
         self.kept.store(0, Ordering::Relaxed);
-        let kept = self.partitions.iter().map(|of| std::mem::take(&mut locked(&of.held).kept)).collect();
+        let kept = self.partitions.iter().map(|of| std::mem::take(&mut of.held.lock().kept)).collect();
         PartitionedRefs::of(kept, &self.forks())
     }
 
     /// Likewise, with the images that wait: no more records come.
     pub(crate) fn hand_over_all(&self) -> PartitionedRefs {
         for of in &self.partitions {
-            let Held { waiting, kept, .. } = &mut *locked(&of.held);
+            let Held { waiting, kept, .. } = &mut *of.held.lock();
             kept.extend(std::mem::take(waiting).into_iter().flatten());
         }
         self.hand_over()
@@ -210,13 +206,13 @@ impl Pool {
 
     /// All forks by number.
     fn forks(&self) -> Vec<ForkId> {
-        self.forks.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
+        self.forks.read().ids.clone()
     }
 
     /// For one thread.
     pub(crate) fn worker<'a>(&'a self, cluster: &'a Cluster, context: Context) -> PageWorker<'a> {
-        let forward = Forward::new(cluster, context, Cutting::Ahead);
-        PageWorker { pool: self, forward, by_page: ByPage::default(), known: Vec::new(), work: HashMap::new() }
+        let replay = PageReplay::new(cluster, context, Truncation::ToCome);
+        PageWorker { pool: self, replay, by_page: ByPage::default(), known: Vec::new(), work: HashMap::new() }
     }
 
     /// Makes room for a page; false when it is full, from then on.
@@ -243,17 +239,17 @@ impl Pool {
     /// That of the first page that cannot be made.
     pub(crate) fn finish(self) -> Result<Pages> {
         let forks = self.forks();
-        let cuts = self.cuts.read().unwrap_or_else(PoisonError::into_inner);
+        let truncations = self.truncations.read();
         let (mut pages, mut rooms) = (Vec::new(), Vec::new());
         let mut work: HashMap<ForkId, Work> = HashMap::new();
-        for (fork, done) in self.work.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        for (fork, done) in self.work.into_inner() {
             work.entry(forks[fork as usize]).or_default().add(&done);
         }
         for partition in self.partitions {
-            let held = partition.held.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let held = partition.held.into_inner();
             for (key, mut page) in held.pages {
                 let (of, block) = (forks[(key >> 32) as usize], key as u32);
-                page.cut(cuts.last(of.0, of.1, block));
+                page.cut(truncations.last(of.0, of.1, block));
                 if page.is_named {
                     let done = work.entry(of).or_default();
                     done.pages += 1;
@@ -284,7 +280,7 @@ impl PageWorker<'_> {
     /// Takes forward what is due, with the other threads.
     pub(crate) fn work(&mut self) {
         while !self.pool.is_given_up.load(Ordering::Relaxed) {
-            let next = locked(&self.pool.due).pop_front();
+            let next = self.pool.due.lock().pop_front();
             let Some((partition, up_to)) = next else { break };
             self.partition(&self.pool.partitions[partition], up_to);
         }
@@ -292,9 +288,9 @@ impl PageWorker<'_> {
 
     fn partition(&mut self, partition: &Partition, up_to: u64) {
         // Whoever has the pages takes the records: so these stay in their order.
-        let mut held = locked(&partition.held);
+        let mut held = partition.held.lock();
         let placed = {
-            let mut queue = locked(&partition.queue);
+            let mut queue = partition.queue.lock();
             let later = queue.partition_point(|placed| placed.records.base() <= up_to);
             let later = queue.split_off(later);
             std::mem::replace(&mut *queue, later)
@@ -303,24 +299,24 @@ impl PageWorker<'_> {
             return;
         }
         let pool = self.pool;
-        let PageWorker { forward, by_page, known, work, .. } = self;
+        let PageWorker { replay, by_page, known, work, .. } = self;
         by_page.sort(&placed);
-        locked(&pool.turns).took_up(by_page.len(), by_page.places().len());
+        pool.turns.lock().took_up(by_page.len(), by_page.places().len());
         pool.look_up(by_page, known);
         let mut kept: Vec<Place> = Vec::new();
-        let mut ahead = Ahead::new(&placed, by_page.places());
+        let mut prefetcher = Prefetcher::new(&placed, by_page.places());
         for (number, (of, cut)) in known.iter().enumerate() {
             let (key, range) = by_page.keyed(number);
             let of_page = &by_page.places()[range.clone()];
             let Some((at, waited)) = held.page(pool, key, &placed, of_page, &mut kept) else { continue };
             let (fork, block) = ((key >> 32) as u32, key as u32);
-            let (before, page) = (forward.work, &mut held.pages[at].1);
+            let (before, page) = (replay.work, &mut held.pages[at].1);
             if !waited.is_empty() {
                 let places = Place::all(&waited);
-                forward.take(page, *of, block, *cut, 0..places.len(), &mut Ahead::new(&waited, &places));
+                replay.take(page, *of, block, *cut, 0..places.len(), &mut Prefetcher::new(&waited, &places));
             }
-            forward.take(page, *of, block, *cut, range, &mut ahead);
-            work.entry(fork).or_default().add(&forward.work.since(&before));
+            replay.take(page, *of, block, *cut, range, &mut prefetcher);
+            work.entry(fork).or_default().add(&replay.work.since(&before));
         }
         kept.sort_unstable();
         some(&kept, &placed).for_each(|placed| pool.keep(placed, &mut held.kept));
@@ -368,13 +364,13 @@ impl Held {
 impl Pool {
     /// Looks up what is known of all pages at once, so that those who add the next chunk never wait until a partition is done.
     fn look_up(&self, by_page: &ByPage, known: &mut Vec<(ForkId, u64)>) {
-        let forks = self.forks.read().unwrap_or_else(PoisonError::into_inner);
-        let cuts = self.cuts.read().unwrap_or_else(PoisonError::into_inner);
+        let forks = self.forks.read();
+        let truncations = self.truncations.read();
         known.clear();
         known.extend((0..by_page.len()).map(|number| {
             let (fork, block, _) = by_page.page(number);
             let of = forks.ids[fork as usize];
-            (of, cuts.last(of.0, of.1, block))
+            (of, truncations.last(of.0, of.1, block))
         }));
     }
 
@@ -382,7 +378,7 @@ impl Pool {
     fn keep(&self, placed: ChunkRefs, into: &mut Vec<ChunkRefs>) {
         let mut bytes = placed.entries.len() * std::mem::size_of::<RecordRef>();
         // The first to keep a record of a chunk keeps all of it in memory.
-        if placed.records.is_first_keeper(self.handed_over.load(Ordering::Relaxed)) {
+        if placed.records.is_first_to_keep(self.handed_over.load(Ordering::Relaxed)) {
             bytes += placed.records.bytes();
         }
         self.kept.fetch_add(bytes, Ordering::Relaxed);
@@ -392,7 +388,7 @@ impl Pool {
 
 impl Drop for PageWorker<'_> {
     fn drop(&mut self) {
-        let mut all = locked(&self.pool.work);
+        let mut all = self.pool.work.lock();
         for (fork, done) in self.work.drain() {
             all.entry(fork).or_default().add(&done);
         }

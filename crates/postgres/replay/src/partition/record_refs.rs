@@ -1,18 +1,19 @@
 //! Records kept for the pages they change.
 //!
 //! Records that change pages stay where they are: each chunk of the WAL is read into memory of its own and kept there. It is read and not
-//! mapped, since a file that somebody cuts while it is mapped ends the process. Pages are dealt out to partitions by relation and range of
+//! mapped, since a file that somebody truncates while it is mapped ends the process. Pages are put into partitions by relation and range of
 //! blocks: of each chunk every partition gets one piece, which says where the records of its pages are, in their order. So a thread that
 //! takes a partition forward works in its cache, and no page is in two partitions.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use leadline_bytes::ReadBuffer;
 use leadline_datadir::RelFile;
 use leadline_redo::{rule, Part, Target};
 use leadline_wal::{Decoder, Lsn, Pages, Record};
+use parking_lot::Mutex;
 
 use crate::pages::prefetch::prefetch;
 
@@ -111,8 +112,8 @@ pub(crate) struct InLog {
     others: Vec<u8>,
     base: u64,
     memory: Arc<Memory>,
-    /// See [`Records::is_first_keeper`]: 0 for none.
-    keeper: AtomicUsize,
+    /// See [`Records::is_first_to_keep`]: 0 for none.
+    kept_in: AtomicUsize,
     /// Most of it are page images.
     is_images: bool,
     /// See [`Records::hold`].
@@ -135,13 +136,13 @@ impl Memory {
 
     /// So many bytes at least.
     pub(crate) fn take(&self, bytes: usize) -> ReadBuffer {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         let fits = free.iter().position(|buffer| buffer.len() >= bytes);
         fits.map_or_else(|| ReadBuffer::new(bytes), |n| free.swap_remove(n))
     }
 
     fn give(&self, buffer: ReadBuffer) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        self.free.lock().push(buffer);
     }
 }
 
@@ -184,9 +185,9 @@ impl Records {
     }
 
     /// Whether nobody kept these records before, in this round of those who keep some of them.
-    pub(crate) fn is_first_keeper(&self, round: usize) -> bool {
+    pub(crate) fn is_first_to_keep(&self, round: usize) -> bool {
         match self {
-            Records::InLog(InLog { keeper, .. }) => keeper.swap(round + 1, Ordering::Relaxed) != round + 1,
+            Records::InLog(InLog { kept_in, .. }) => kept_in.swap(round + 1, Ordering::Relaxed) != round + 1,
             Records::Copies { .. } => false,
         }
     }
@@ -295,7 +296,7 @@ pub(crate) struct Partitioner<'a> {
     used: Vec<u32>,
     others: Vec<u8>,
     base: u64,
-    /// Where the record is whose changes are dealt out, once it is kept.
+    /// Where the record is whose changes are partitioned, once it is kept.
     at: Option<u32>,
 }
 
@@ -369,8 +370,8 @@ impl<'a> Partitioner<'a> {
         is_images: bool,
     ) -> (Vec<(u32, Vec<RecordRef>)>, Records) {
         let Partitioner { mut pieces, used, others, base, .. } = self;
-        let (memory, keeper, is_held) = (Arc::clone(memory), AtomicUsize::new(0), AtomicBool::new(false));
-        let records = Records::InLog(InLog { pages, others, base, memory, keeper, is_images, is_held });
+        let (memory, kept_in, is_held) = (Arc::clone(memory), AtomicUsize::new(0), AtomicBool::new(false));
+        let records = Records::InLog(InLog { pages, others, base, memory, kept_in, is_images, is_held });
         (used.into_iter().map(|n| (n, std::mem::take(&mut pieces[n as usize]))).collect(), records)
     }
 }

@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 
 use leadline_errors::{Error, Kind, Result};
 use leadline_wal::Decoder;
+use parking_lot::Mutex;
 
 use crate::files::cluster::{failed, Cluster};
 use crate::partition::partitioned::PartitionedRefs;
@@ -63,7 +64,7 @@ impl Spill {
     /// Writes all records that are kept, and drops them. Threads take groups.
     pub(crate) fn add(&mut self, partitions: &mut [Vec<ChunkRefs>], major: u8, threads: usize) -> Result<()> {
         let groups = Mutex::new(partitions.chunks_mut(PER_GROUP).enumerate());
-        let next = || groups.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = || groups.lock().next();
         let this = &*self;
         let work = || {
             let mut packer = Packer::default();

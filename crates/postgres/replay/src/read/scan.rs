@@ -62,7 +62,7 @@ pub(crate) struct ChunkPart {
     pieces: Vec<(u32, Vec<RecordRef>)>,
     /// By kind of record.
     sums: Vec<Sum>,
-    /// Bytes that its records and pieces take when they are dealt out.
+    /// Bytes that its records and pieces take when they are partitioned.
     weight: usize,
     refs: u64,
 }
@@ -92,7 +92,7 @@ struct Local {
 
 struct Worker<'a> {
     context: Context,
-    /// Records are dealt out.
+    /// Records are partitioned.
     deals: &'a AtomicBool,
     /// And what else they tell is noted: the first time.
     notes: bool,
@@ -324,7 +324,7 @@ pub(crate) struct Scanned {
     pub pool: Option<Pool>,
     /// The records of others.
     pub records: Found,
-    /// Where each chunk begins, and the bytes its records take when they are dealt out.
+    /// Where each chunk begins, and the bytes its records take when they are partitioned.
     pub weights: Vec<(u64, usize)>,
 }
 
@@ -374,8 +374,8 @@ pub(crate) fn first(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    let cuts = state.stage().lifetimes.shared_cuts();
-    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, Arc::clone(&how.pages), cuts);
+    let truncations = state.stage().fork_changes.shared_truncations();
+    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, Arc::clone(&how.pages), truncations);
     let worker = || how.worker(&deals, Some(&pool), true);
     let mut spill: Option<Spill> = None;
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
@@ -394,7 +394,7 @@ pub(crate) fn first(
                 Note::Commits(commits) => state.take_commits(commits)?,
                 Note::Touched(forks) => {
                     for ((relation, fork), length) in forks {
-                        state.stage().lifetimes.touch(*relation, *fork, *length);
+                        state.stage().fork_changes.touch(*relation, *fork, *length);
                     }
                 }
                 Note::Record { start, end, at, length } => {
@@ -437,12 +437,12 @@ pub(crate) fn first(
 }
 
 /// Puts records into the temporary file. False when it cannot be written, as on a full disk: the WAL is read again then.
-fn spill_all(dealt: &mut PartitionedRefs, spill: &mut Option<Spill>, how: &How<'_>) -> bool {
+fn spill_all(refs: &mut PartitionedRefs, spill: &mut Option<Spill>, how: &How<'_>) -> bool {
     let file = match spill.take().map_or_else(|| Spill::create(how.cluster), Ok) {
         Ok(file) => spill.insert(file),
         Err(_) => return false,
     };
-    file.add(&mut dealt.partitions, how.context.major, how.threads).is_ok()
+    file.add(&mut refs.partitions, how.context.major, how.threads).is_ok()
 }
 
 /// Reads a part of the WAL once more, only to deal out its records.
@@ -454,13 +454,13 @@ pub(crate) fn again(
 ) -> Result<PartitionedRefs> {
     let deals = AtomicBool::new(true);
     let worker = || how.worker(&deals, None, false);
-    let mut dealt = PartitionedRefs::new();
+    let mut refs = PartitionedRefs::new();
     let merge = |part: ChunkPart| {
         if let Some(records) = part.records {
-            dealt.add(&part.forks, records, part.pieces);
+            refs.add(&part.forks, records, part.pieces);
         }
         Ok(())
     };
     parallel::run(log, range, how.threads, CHUNK, worker, merge, go_on)?;
-    Ok(dealt)
+    Ok(refs)
 }

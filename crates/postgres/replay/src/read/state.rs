@@ -13,7 +13,7 @@ use leadline_wal::Record;
 
 use crate::files::control::{Checkpoint, ControlFile, Parameters};
 use crate::files::directories::FolderChange;
-use crate::files::truncations::Lifetimes;
+use crate::files::truncations::ForkChanges;
 use crate::handover::multixact::{self, Multixacts};
 use crate::handover::origins::Origins;
 use crate::handover::slru::{self, page_number, Slru};
@@ -43,7 +43,7 @@ pub(crate) struct Stage {
     pub until: Option<u64>,
     /// Folder to copy from and to.
     pub copy: Option<((u32, u32), (u32, u32))>,
-    pub lifetimes: Lifetimes,
+    pub fork_changes: ForkChanges,
     pub folders: Vec<FolderChange>,
     /// Relation maps by tablespace and database.
     pub relmaps: BTreeMap<(u32, u32), Vec<u8>>,
@@ -273,7 +273,7 @@ impl State {
             self.prepared.insert(full, None);
         }
         for relation in ended.dropped() {
-            self.stage().lifetimes.drop_relation(relation, record.start.0);
+            self.stage().fork_changes.drop_relation(relation, record.start.0);
         }
         Ok(())
     }
@@ -378,13 +378,13 @@ impl State {
                 Ok((relation, main.u32("forkNum")?))
             };
             let (relation, fork) = create().map_err(|e| short(record, &e))?;
-            stage.lifetimes.touch(relation, fork.min(3) as u8, 0);
+            stage.fork_changes.touch(relation, fork.min(3) as u8, 0);
             return Ok(());
         }
         let Some(truncation) = leadline_redo::rule::truncation(record) else {
             return Err(invalid(record, "the record of a truncation is too short"));
         };
-        stage.lifetimes.truncate(&truncation, block_size, record.start.0);
+        stage.fork_changes.truncate(&truncation, block_size, record.start.0);
         Ok(())
     }
 
@@ -393,7 +393,7 @@ impl State {
         if !dropped.is_empty() {
             let stage = self.stage();
             for (space, database) in dropped {
-                stage.lifetimes.drop_database(space, database, record.start.0);
+                stage.fork_changes.drop_database(space, database, record.start.0);
                 stage.relmaps.remove(&(space, database));
                 stage.folders.push(FolderChange::DropDatabase { space, database });
             }

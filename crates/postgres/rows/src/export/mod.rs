@@ -1,4 +1,4 @@
-//! Rows into a file: CSV, or Parquet with the types that Parquet has ([`columns`]).
+//! Rows into a file: CSV, or Parquet with the types that Parquet has (`columns`).
 //!
 //! Blocks are decoded by several threads and written in order. What is in memory does not depend on the relation's size: for
 //! each thread the file handles, one group of rows that is being made and two that wait.

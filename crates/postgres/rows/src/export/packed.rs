@@ -1,8 +1,9 @@
 //! Bodies of pages: packed or as they are, and the buffers that hold them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::errors::Result as ParquetResult;
 
 /// Buffers of chunks that are written, for those to come of the same column: fresh memory costs more than to fill it.
@@ -11,7 +12,7 @@ pub(super) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Spare {
     pub(super) fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.0.lock().pop().unwrap_or_default()
     }
 
     pub(super) fn give(&self, mut buffer: Vec<u8>) {
@@ -19,7 +20,7 @@ impl Spare {
         const KEPT: usize = 16 << 20;
         if buffer.capacity() <= KEPT {
             buffer.clear();
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+            self.0.lock().push(buffer);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Sources: the `*_xlog.h` of each resource manager and `access/rmgrdesc/*.c` of each major. A record that is shorter than
 //! its kind says (never seen from a server) gives the fields it has and what is missing. A long record of which not all is kept
-//! ([`crate::long`]) gives the fields it has, and as `left_out` what would follow.
+//! ([`crate::kept`]) gives the fields it has, and as `left_out` what would follow.
 
 mod btree;
 mod fields;

@@ -58,7 +58,7 @@ _NOT_SECRET = re.compile(
     r"^(?:update|ask|use|no|generate)_|(?:^|[_\-.])(?:max|min|num|count|total|requires?|required|has|is|enable|disable|allow|needs?)"
     rf"[_\-](?:pass|{_WORDS})$", re.IGNORECASE,
 )  # fmt: skip
-_FOLDERS = frozenset(("PWD", "OLDPWD"))  # of every shell
+_DIRECTORIES = frozenset(("PWD", "OLDPWD"))  # of every shell
 _MAY_HAVE_ONE = re.compile(r"pass|pwd|secret|token|[_\-]?key\"", re.IGNORECASE)
 _PLAIN_VALUES = frozenset((
     "true", "false", "none", "null", "always", "never", "present", "absent", "on_create", "default", "password", "passwd", "secret",
@@ -80,7 +80,7 @@ _ASSIGNED = re.compile(
     r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\"'!|>{][^\s,;&}]*)", re.IGNORECASE,
 )  # fmt: skip
 _IN_URI = re.compile(r"(?<=://)([^:/@\s\"']{0,100}):([^@\s\"']{0,256})@")
-# Both as in leadline/book/redact.py: they are part of the name of a folder.
+# Both as in leadline/book/redact.py: they are part of the name of a directory.
 _DSN_PASSWORD = re.compile(r"(?<=://)([^:/@\s]{0,100}):([^@\s]{0,256})@")
 _DSN_VALUE = re.compile(
     r"((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s{0,10}[=:]\s{0,10})"
@@ -167,7 +167,7 @@ class Hider:
             out = {}
             for name, held in value.items():
                 hide = is_secret_name(name) and isinstance(held, (str, int)) and not isinstance(held, bool) and held != ""
-                hide = hide and not (_is_folder_name(name) and isinstance(held, str) and is_path(held))
+                hide = hide and not (_is_directory_name(name) and isinstance(held, str) and is_path(held))
                 out[self.text(name) if isinstance(name, str) else name] = HIDDEN if hide else self.clean(held, depth + 1)
             return out
         if isinstance(value, (list, tuple)):
@@ -184,12 +184,12 @@ def without_passwords(text: str) -> str:
 
 
 def is_secret_name(name: Any) -> bool:
-    if not isinstance(name, str) or name in _FOLDERS or _SECRET_NAME.search(name) is None:
+    if not isinstance(name, str) or name in _DIRECTORIES or _SECRET_NAME.search(name) is None:
         return False
     return _NOT_SECRET.search(name) is None
 
 
-def _is_folder_name(name: Any) -> bool:
+def _is_directory_name(name: Any) -> bool:
     """pwd may be a password, and a working directory."""
     return isinstance(name, str) and name[-3:].lower() == "pwd"
 
@@ -316,7 +316,7 @@ def _hide_value(found: re.Match[str]) -> str:
     name = found[1].strip(" \t\r\n,{\"'-:=.")
     if "{{" in value or not inner or inner.lower() in _PLAIN_VALUES or not is_secret_name(name):
         return found[0]
-    if _is_folder_name(name) and is_path(inner):
+    if _is_directory_name(name) and is_path(inner):
         return found[0]
     return f"{found[1]}{quote}{HIDDEN}{quote}"
 
@@ -354,7 +354,7 @@ def is_vaulted(value: Any) -> bool:
 
 
 def find_place() -> Path | None:
-    """The folder of the book, as leadline/book/place.py finds it; None where it is off."""
+    """The directory of the book, as leadline/book/place.py finds it; None where it is off."""
     said = os.environ.get("LEADLINE_BOOK", "")
     if said.lower() == "off":
         return None
@@ -401,38 +401,38 @@ def quiet(method: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _check_ours(folder: Path) -> None:
+def _check_ours(directory: Path) -> None:
     """As leadline/book/place.py: what somebody else may change is no evidence. Raises OSError."""
-    about = folder.stat()
+    about = directory.stat()
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
-        raise PermissionError(1, "others may write to the folder of the book", str(folder))
+        raise PermissionError(1, "others may write to the directory of the book", str(directory))
 
 
 class Spool:
     """The file of events of this run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.uid = "".join(UID_LETTERS[byte & 31] for byte in os.urandom(UID_LENGTH))
         self.lost, self.why, self._n, self._fd = 0, "", 0, -1
-        self.joined = self._join(folder, os.environ.pop("LEADLINE_ANSIBLE_RUN", ""))
+        self.joined = self._join(directory, os.environ.pop("LEADLINE_ANSIBLE_RUN", ""))
         self._wall_us, self._began_ns = time.time_ns() // 1000, time.monotonic_ns()
         if self.joined:
             return
         try:
-            for made in (folder, folder / "spool", folder / "logs"):
+            for made in (directory, directory / "spool", directory / "logs"):
                 made.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _check_ours(made)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            self._fd = os.open(folder / "spool" / f"{self.uid}.jsonl", flags, 0o600)
+            self._fd = os.open(directory / "spool" / f"{self.uid}.jsonl", flags, 0o600)
         except OSError as e:
             self.lost, self.why = 1, e.strerror or ""
 
-    def _join(self, folder: Path, uid: str) -> bool:
+    def _join(self, directory: Path, uid: str) -> bool:
         """Appends to the spool of this run, if it has one. Its other events are counted from 1, ours from FIRST_JOINED."""
         if len(uid) != UID_LENGTH or set(uid) - set(UID_LETTERS):
             return False
         try:
-            self._fd = os.open(folder / "spool" / f"{uid}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._fd = os.open(directory / "spool" / f"{uid}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return False
         self.uid, self._n = uid, FIRST_JOINED
@@ -479,18 +479,18 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._rescued: dict[str, bool] = {}
         self._ended = False
         try:
-            self._folder = find_place()
+            self._directory = find_place()
         except RuntimeError:  # no home
-            self._folder = None
+            self._directory = None
 
     # the run
 
     def _begin(self, name: str, path: str, first_file: bool) -> None:
         """Once, at the first event: `ansible` has no playbook, but a play."""
-        if self.spool is not None or self._ended or self._folder is None or getattr(sys, "_leadline_book", None) == self._pid:
+        if self.spool is not None or self._ended or self._directory is None or getattr(sys, "_leadline_book", None) == self._pid:
             return
-        setattr(sys, "_leadline_book", self._pid)  # noqa: B010 - found in two folders, this file is loaded twice
-        self.spool = Spool(self._folder)
+        setattr(sys, "_leadline_book", self._pid)  # noqa: B010 - found in two directories, this file is loaded twice
+        self.spool = Spool(self._directory)
         atexit.register(self._left_early)
         for secret in self._told():
             self._hide.learn(secret)

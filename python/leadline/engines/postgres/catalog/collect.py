@@ -6,16 +6,16 @@ from pathlib import Path
 
 from leadline.capture.manifest import ProbeState
 from leadline.engines.postgres import memory, postmaster
-from leadline.engines.postgres.catalog import conf, files, sql
+from leadline.engines.postgres.catalog import conf, files, large_objects, sql
 from leadline.engines.postgres.catalog.connection import connect
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.errors import LeadlineError
 
 
 class CatalogReader:
     """Reads the catalog twice for one capture. Nothing here is required: what fails becomes a note."""
 
-    def __init__(self, target: Target, dsn: str | None) -> None:
+    def __init__(self, target: PostgresServer, dsn: str | None) -> None:
         self.target, self.dsn = target, dsn
         self._sql_error: LeadlineError | None = None
         self._files_error = ""
@@ -38,7 +38,7 @@ class CatalogReader:
             self._read_files(phase, found)
         return found
 
-    def follow(self, target: Target) -> None:
+    def follow(self, target: PostgresServer) -> None:
         """The server has started again: what is read after the window is read there."""
         if target.dsn != self.target.dsn:
             self.dsn = target.dsn
@@ -59,7 +59,7 @@ class CatalogReader:
 
     def _read_sql(self, dsn: str, phase: str, found: sql.Collected) -> None:
         with connect(dsn) as conn:
-            parts = [sql.collect_static(conn)]
+            parts = [sql.collect_static(conn, dsn if phase == "before" else None)]
             # The counters are read next to the window, the slower listings on its other side.
             if phase == "before":
                 parts += [sql.collect_relations(conn), sql.collect_counters(conn, phase)]
@@ -67,7 +67,7 @@ class CatalogReader:
                 self._begun = _begun(parts[-1].rows)
             else:
                 parts.insert(0, sql.collect_counters(conn, phase))
-                parts.append(sql.collect_relations(conn))
+                parts += [sql.collect_relations(conn), large_objects.collect(conn)]
             connected = conn.info.dbname
         if phase == "after" and _begun(parts[0].rows) != self._begun:
             _leave_out_counters(parts[0])
@@ -87,11 +87,11 @@ class CatalogReader:
         if pid is None:
             self._files_error = "the server's files are not on this host"
             return
-        folder = postmaster.data_path(pid)
+        directory = postmaster.data_path(pid)
         if not self.target.is_running() and self.target.data_dir is not None:
-            folder = Path(self.target.data_dir)
+            directory = Path(self.target.data_dir)
         try:
-            part = files.collect(folder)
+            part = files.collect(directory)
         except (LeadlineError, OSError) as e:
             detail = e.message if isinstance(e, LeadlineError) else str(e)
             self._files_error = f"catalog files: {detail}"

@@ -131,7 +131,7 @@ def read_conf(file: str, place: Place, notes: list[str], depth: int = 0) -> Iter
     if text is None:
         notes.append(f"cannot read configuration file {file}: missing, or no permission")
         return
-    folder = PurePosixPath(file).parent
+    directory = PurePosixPath(file).parent
     for line in text.splitlines():
         match = _LINE.match(line)
         if match is None:
@@ -141,7 +141,7 @@ def read_conf(file: str, place: Place, notes: list[str], depth: int = 0) -> Iter
             if depth >= 10:
                 notes.append(f"configuration file {file}: includes nested too deep")
                 continue
-            inner = str(folder / value)
+            inner = str(directory / value)
             if name == "include_dir":
                 names = sorted(p.name for p in place(inner).glob("*.conf") if not p.name.startswith("."))
                 for entry in names:

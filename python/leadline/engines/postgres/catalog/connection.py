@@ -42,11 +42,14 @@ def safe_dsn(dsn: str) -> str:
     return make_conninfo("", **{key: value for key, value in parse_dsn(dsn).items() if key not in SECRET_PARAMETERS})
 
 
-def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIMEOUT_S, own_names: bool = False) -> Connection:
+def connect(
+    dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIMEOUT_S, own_names: bool = False, as_others: bool = False
+) -> Connection:
     """Opens a connection in autocommit mode whose statements read only and end by themselves.
 
     Names mean what the system has under them, whatever others made in the schemas of the user's search path, with rights that are
     this user's when it is used. own_names: they mean what they mean to the user; statements then name the system's things in full.
+    as_others: without limits and settings of ours, to see those that other sessions have.
     dbname: another database of the same server. Raises LeadlineError('usage', 'connection' or 'rights').
     """
     given = parse_dsn(dsn)
@@ -63,6 +66,8 @@ def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIM
         limits += " -c search_path=pg_catalog"
     own_options = given.get("options", os.environ.get("PGOPTIONS", ""))
     try:
+        if as_others:
+            return psycopg.connect(dsn, autocommit=True, **parameters)
         return psycopg.connect(dsn, autocommit=True, options=f"{own_options} {limits}".strip(), **parameters)
     except psycopg.Error as e:
         if "unsupported startup parameter" not in str(e):

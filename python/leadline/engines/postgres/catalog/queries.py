@@ -115,6 +115,7 @@ VIEWS: tuple[StatView, ...] = (
     ),
     StatView("pg_stat_io", "select * from pg_stat_io", ("backend_type", "object", "context"), since=16),
     StatView("pg_stat_wal", "select * from pg_stat_wal", since=14),
+    StatView("pg_stat_slru", "select name, blks_hit, blks_read, blks_written from pg_stat_slru", ("name",), since=13),
     StatView("pg_stat_bgwriter", "select * from pg_stat_bgwriter"),
     StatView("pg_stat_checkpointer", "select * from pg_stat_checkpointer", since=17),
     StatView(
@@ -207,8 +208,11 @@ def views_of(major: int) -> list[StatView]:
 
 SETTINGS = """
 select name, coalesce(setting, ''), coalesce(unit, ''), source, coalesce(boot_val, ''), context, pending_restart
-from pg_settings order by name
+from pg_catalog.pg_settings order by name
 """
+
+# What leadline sets for its own sessions. Others have other values, which SETTINGS gives to a session without these: its names are whole.
+OWN_SETTINGS = ("statement_timeout", "lock_timeout", "default_transaction_read_only", "search_path")
 
 HBA_RULES = """
 select line_number, coalesce(type, ''), coalesce(array_to_string(database, ','), ''), coalesce(array_to_string(user_name, ','), ''),

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.adapt import Loader
 
-from leadline.engines.postgres.catalog import queries
+from leadline.engines.postgres.catalog import commands, queries
 from leadline.engines.postgres.catalog.connection import Connection, connect
 from leadline.engines.postgres.catalog.secrets import mask_setting
 from leadline.errors import LeadlineError
@@ -41,11 +41,17 @@ def major_of(server_version_num: int) -> int:
     return server_version_num // 10_000
 
 
-def collect_static(conn: Connection) -> Collected:
-    """Settings, authentication rules, databases and roles: what hardly changes within a window."""
+def collect_static(conn: Connection, dsn: str | None = None) -> Collected:
+    """Settings, authentication rules, databases and roles: what hardly changes within a window.
+
+    dsn: to read what other sessions have in place of what leadline sets for its own; else these settings are left out.
+    """
     found = Collected()
-    settings = _query(conn, queries.SETTINGS, "pg_settings", found)
-    found.add("setting", [(r[0], mask_setting(r[0], r[1]), *r[2:4], mask_setting(r[0], r[4]), *r[5:]) for r in settings or []])
+    settings = _query(conn, queries.SETTINGS, "pg_settings", found) or []
+    if any(row[0] in queries.OWN_SETTINGS and row[3] == "client" for row in settings):
+        others = _settings_of_others(dsn, conn.info.dbname, found) if dsn is not None else {}
+        settings = [others.get(row[0], row) for row in settings if row[0] not in queries.OWN_SETTINGS or row[0] in others]
+    found.add("setting", [(r[0], mask_setting(r[0], r[1]), *r[2:4], mask_setting(r[0], r[4]), *r[5:]) for r in settings])
     found.add("hba_rule", _query(conn, queries.HBA_RULES, "pg_hba_file_rules", found) or [])
     databases = _query(conn, queries.DATABASES.replace("{sizes}", "true"), "database sizes", found)
     if databases is None:
@@ -53,6 +59,16 @@ def collect_static(conn: Connection) -> Collected:
     found.add("database", databases or [])
     found.add("role", _query(conn, queries.ROLES, "pg_roles", found) or [])
     return found
+
+
+def _settings_of_others(dsn: str, dbname: str, found: Collected) -> dict[str, Row]:
+    """Those of OWN_SETTINGS that a session has which asks for nothing, by name; none where that cannot be read."""
+    try:
+        with connect(dsn, dbname=dbname, as_others=True) as conn:
+            return {row[0]: row for row in _query(conn, queries.SETTINGS, "pg_settings", found) or [] if row[0] in queries.OWN_SETTINGS}
+    except LeadlineError as e:
+        found.notes.append(f"{', '.join(queries.OWN_SETTINGS)} not read: {e.message}")
+        return {}
 
 
 def collect_counters(conn: Connection, phase: str) -> Collected:
@@ -63,6 +79,9 @@ def collect_counters(conn: Connection, phase: str) -> Collected:
     if extension:
         schema, columns = extension[0]
         views.append(queries.StatView("pg_stat_statements", queries.statements(schema, columns), ("queryid",)))
+        ts = time.monotonic_ns()
+        counted = commands.counted(_query(conn, commands.query(schema), "texts of pg_stat_statements", found) or [])
+        found.add("server_stat", [(ts, phase, commands.VIEW, name, "calls", calls) for name, calls in counted.items()])
     elif phase == "after":
         found.notes.append("pg_stat_statements is not installed in the connected database: no counters per statement")
     for view in views:

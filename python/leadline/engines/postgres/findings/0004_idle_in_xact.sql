@@ -15,6 +15,9 @@
 -- wrong when: a person works in the session by hand on a server nobody else uses
 with about as (select window_s, tier, cpu_count from capture),
 base as (select sum(weight_s) as db_time_s from db_time),
+bound as (  -- of all, where leadline's own role has no other
+  select max(try_cast(setting as double)) / 1e3 as bound_s from setting where name = 'idle_in_transaction_session_timeout' and source not in ('user', 'database', 'database user', 'client')
+),
 idle as materialized (  -- each sample of a session that leaves its transaction alone; a pause is one (session, state_change)
   select s.ts, s.session_id, s.pid, s.state, s.statement_id, s.application_name, s.usename, s.client_addr, s.weight_s,
          s.state_age_s, s.xact_age_s, s.backend_xid, s.backend_xmin, s.xmin_age, s.state_change
@@ -80,10 +83,11 @@ select 'IDLE-IN-XACT' as id,
                                           victims, case when victims = 1 then '' else 's' end, lost_s, 100 * share)
                    else format('; nobody waited for it, but its transaction holds {}',
                                case when xmin_age is not null then format('back vacuum by {} transactions', xmin_age) else 'its locks and transaction id' end) end,
-              case when query is not null then '; it last ran: ' || query else '' end) as statement,
+              case when bound_s = 0 then '; the server sets no idle_in_transaction_session_timeout' when bound_s > 0 then format('; the server sets idle_in_transaction_session_timeout to {:.0f} s', bound_s) else '' end
+              || case when query is not null then '; it last ran: ' || query else '' end) as statement,
        case when hurts then lost_s end as cost_s, case when hurts then share end as share_of_db_time,
        case when hurts then looks else samples end as samples, ts_from, ts_to, evidence,
        to_json({pid: pid, role: pg_ident(usename)}) as facts
-from named cross join about c
+from named cross join bound cross join about c
 where hurts or (idle_s >= getvariable('idle_min_s') and holds)
 order by cost_s desc nulls last, pid

@@ -66,10 +66,11 @@ client as (  -- over SQL the ages are off by the time of the query: there only w
          count(distinct (session_id, state_change)) filter (where in_gap) / count(distinct (session_id, xact_start)) as seen_gaps
   from talk cross join about group by application_name, client_addr, tier
 ),
-counted as (
-  select application_name, client_addr, sum(round_trips) as round_trips
-  from (select distinct application_name, client_addr, session_id from talk) left join trip using (session_id)
-  group by all
+counted as (  -- a pooler gives one connection to several applications
+  select application_name, client_addr, sum(round_trips * part) as round_trips
+  from (select application_name, client_addr, session_id, sum(weight_s) / sum(sum(weight_s)) over (partition by session_id) as part from talk group by application_name, client_addr, session_id)
+  left join trip using (session_id)
+  group by application_name, client_addr
 ),
 estimated as (  -- one round trip takes the gap and the statement's own time
   select c.*, k.round_trips, gap_s / open_s as gap_share,

@@ -11,31 +11,24 @@
 -- threshold: some_looks = 5 (scans and samples; fewer may be a single queue seen by chance)
 -- silent unless: exists (from lock_chain)
 -- wrong when: planned maintenance took the lock, or the server broke the chain after deadlock_timeout (a cycle has no root)
-with base as (
-  select sum(weight_s) as db_time_s from db_time
+with base as (  -- a waiter that is hidden over SQL has no other part in it
+  select coalesce((select sum(weight_s) from db_time), 0) + coalesce((select sum(wait_s) from lock_look where in_db_time is null), 0) as db_time_s
 ),
-victim as (  -- what each session lost to heavyweight locks, whoever held them
-  select session_id, sum(weight_s) as lock_s, count(*) as samples
-  from session_sample where in_db_time and wait_class = 'Lock' group by session_id
-),
+rate as (select sum(samples) / sum(seconds) as samples_per_s from wait_time where in_db_time and wait_class = 'Lock'),
 chain as materialized (  -- each look at a victim, shared equally between its roots; with the root as it was at that moment
-  select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid,
-         l.wait_s as look_s,
+  select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid, l.wait_s,
          r.state, r.application_name, r.usename, r.backend_type, r.statement_id, r.xact_age_s
-  from lock_chain l
+  from lock_chain l join lock_look k using (ts, session_id, pid)
   left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
+  where coalesce(k.in_db_time, true)
 ),
 held as materialized (  -- only transactions that block for long: many short ones on the same rows are ROW-HOTSPOT
   select c.* from chain c join lock_hold h using (ts, root_session_id, root_pid)
   where h.blocked_s >= getvariable('min_block_s') and h.looks >= 2
 ),
-seen as (select session_id, sum(look_s) as looked_s from chain group by session_id),
-loss as (  -- of the victim's lock seconds, the part behind this root
-  select h.root_session_id, h.root_pid, h.session_id, any_value(h.pid) as pid, max(h.depth) as depth,
-         any_value(v.lock_s) * sum(h.look_s) / nullif(any_value(s.looked_s), 0) as lost_s,
-         any_value(v.samples) * sum(h.look_s) / nullif(any_value(s.looked_s), 0) as samples
-  from held h join seen s using (session_id) join victim v using (session_id)
-  group by h.root_session_id, h.root_pid, h.session_id
+loss as (
+  select root_session_id, root_pid, session_id, any_value(pid) as pid, max(depth) as depth, sum(wait_s) as lost_s
+  from held group by root_session_id, root_pid, session_id
 ),
 root as (
   select root_session_id, root_pid, mode(backend_type order by backend_type) as backend_type, mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) as state, mode(application_name order by application_name) as application_name,
@@ -68,9 +61,8 @@ object_of_root as (  -- a transaction lock names no relation: a tuple or relatio
 ),
 found as (
   select root_session_id, root_pid, count(*) as victims, max(depth) as deepest, sum(lost_s) as cost_s,
-         round(sum(samples))::bigint as samples,
          to_json(list({victim_pid: pid, depth: depth, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
-  from loss group by root_session_id, root_pid
+  from loss where lost_s > 0 group by root_session_id, root_pid
 ),
 prepared as (  -- a lock of its transaction tells which one it is; of others only what the server listed is known
   select case when count(distinct coalesce(p.object, '')) = 1 then any_value(p.object) end as gid,
@@ -85,7 +77,8 @@ progress as (  -- how far a command that still ran after the window was: a funct
   from server_stat where phase = 'after' and view in ('pg_stat_progress_create_index', 'pg_stat_progress_cluster') group by 1
 ),
 named as (
-  select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, o.object_ident, o.relkind, f.cost_s / b.db_time_s as share,
+  select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, o.object_ident, o.relkind, f.cost_s / nullif(b.db_time_s, 0) as share,
+         round(coalesce(f.cost_s * (select samples_per_s from rate), r.looks))::bigint as samples,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query, r.backend_type = 'autovacuum worker' as is_vacuum,
          f.root_pid <> 0 and r.state = 'idle' and l.locktype is not distinct from 'advisory' as is_kept,  -- by the session, not by a transaction
          coalesce(not contains(s.query, '(to prevent wraparound)'), false) as is_plain,  -- so the server reports the one that does not give way

@@ -11,33 +11,26 @@
 -- threshold: some_looks = 5 (scans and samples; fewer may be a single queue seen by chance)
 -- silent unless: exists (from lock_wait where blocker_kind = 'queue' and locktype = 'relation')
 -- wrong when: the application takes the strong lock itself (LOCK TABLE) and the queue is intended
-with base as (
-  select sum(weight_s) as db_time_s from db_time
+with base as (  -- a waiter that is hidden over SQL has no other part in it
+  select coalesce((select sum(weight_s) from db_time), 0) + coalesce((select sum(wait_s) from lock_look where in_db_time is null), 0) as db_time_s
 ),
-victim as (
-  select session_id, sum(weight_s) as lock_s, count(*) as samples
-  from session_sample where in_db_time and wait_class = 'Lock' group by session_id
-),
+rate as (select sum(samples) / sum(seconds) as samples_per_s from wait_time where in_db_time and wait_class = 'Lock'),
 waiting as (  -- one row per waiter and look
-  select ts, session_id, any_value(pid) as pid, any_value(period_ns) as period_ns, bool_or(blocker_kind = 'holder') as held_up_by_holder
-  from lock_wait group by ts, session_id
+  select ts, session_id, bool_or(blocker_kind = 'holder') as held_up_by_holder from lock_wait group by ts, session_id
 ),
-looked as (select session_id, sum(period_ns) / 1e9 as looked_s from waiting group by session_id),
 queued as materialized (  -- waits that only the place in line causes: no holder conflicts, a strong request ahead does
   select q.ts, q.period_ns, q.session_id, q.pid, q.mode, q.datid, q.relid,
          q.blocker_session_id as ddl_session_id, q.blocker_pid as ddl_pid, q.blocker_mode as ddl_mode,
-         q.period_ns / 1e9 / count(*) over (partition by q.ts, q.session_id) as look_s
+         k.wait_s / count(*) over (partition by q.ts, q.session_id) as wait_s
   from lock_wait q
   join waiting w on w.ts = q.ts and w.session_id = q.session_id and not w.held_up_by_holder
+  join lock_look k on k.ts = q.ts and k.session_id = q.session_id and coalesce(k.in_db_time, true)
   where q.blocker_kind = 'queue' and q.locktype = 'relation'
     and q.blocker_mode in ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')
 ),
 loss as (
-  select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode order by q.mode) as mode,
-         any_value(v.lock_s) * sum(q.look_s) / nullif(any_value(l.looked_s), 0) as lost_s,
-         any_value(v.samples) * sum(q.look_s) / nullif(any_value(l.looked_s), 0) as samples
-  from queued q join looked l using (session_id) join victim v using (session_id)
-  group by q.datid, q.relid, q.session_id
+  select datid, relid, session_id, any_value(pid) as pid, mode(mode order by mode) as mode, sum(wait_s) as lost_s
+  from queued group by datid, relid, session_id
 ),
 look as (
   select datid, relid, ts, max(period_ns) as period_ns, count(distinct session_id) as length from queued group by all
@@ -70,13 +63,13 @@ prepared as (  -- the lock of a table does not say which prepared transaction ho
   from prepared_xact p join database d on d.datname = split_part(p.object, '/', 1) group by d.datid
 ),
 found as (
-  select datid, relid, count(*) as victims, sum(lost_s) as cost_s, round(sum(samples))::bigint as samples,
+  select datid, relid, count(*) as victims, sum(lost_s) as cost_s,
          to_json(list({victim_pid: pid, mode: mode, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
-  from loss group by datid, relid
+  from loss where lost_s > 0 group by datid, relid
 ),
 named as (
   select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_type, h.is_plain, p.prepared, p.gid, p.listed, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
-         f.cost_s / b.db_time_s as share, left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query,
+         f.cost_s / nullif(b.db_time_s, 0) as share, round(coalesce(f.cost_s * (select samples_per_s from rate), l.looks))::bigint as samples, left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query,
          coalesce(n.nspname || '.' || n.relname, f.datid || '/' || f.relid) as object
   from found f
   cross join base b

@@ -11,23 +11,20 @@
 -- threshold: by_statement_part = 0.5 (share of the waits whose table was taken from the statement text; above it the confidence is at most medium)
 -- silent unless: exists (from wait_time where wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken'))
 -- wrong when: the table was taken from the statement text and the statement uses several tables
-with base as (
-  select sum(weight_s) as db_time_s from db_time
+with base as (  -- a waiter that is hidden over SQL has no other part in it
+  select coalesce((select sum(weight_s) from db_time), 0) + coalesce((select sum(wait_s) from lock_look where in_db_time is null), 0) as db_time_s
 ),
-victim as (
-  select session_id, sum(weight_s) as lock_s, count(*) as samples
-  from session_sample where in_db_time and wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken')
-  group by session_id
-),
+rate as (select sum(samples) / sum(seconds) as samples_per_s from wait_time where in_db_time and wait_class = 'Lock'),
 short_part as (  -- of each look at a waiter, the part that no long transaction explains; a circle has no root and is DEADLOCKS'
   select c.ts, c.session_id, avg((h.blocked_s < getvariable('min_block_s') or h.looks < 2)::int) as part
   from lock_chain c join lock_hold h using (ts, root_session_id, root_pid)
   group by c.ts, c.session_id
 ),
 waiter as (  -- a session waits for one lock at a time
-  select ts, session_id, any_value(pid) as pid, any_value(period_ns) / 1e9 as look_s, any_value(locktype) as locktype,
-         any_value(datid) as datid, any_value(relid) as relid, any_value(page) as page, any_value(tuple) as tuple
-  from lock_wait where locktype in ('tuple', 'transactionid', 'spectoken') group by ts, session_id
+  select w.ts, w.session_id, any_value(k.wait_s) as wait_s, any_value(w.period_ns) as period_ns,
+         any_value(w.datid) as datid, any_value(w.relid) as relid, any_value(w.page) as page, any_value(w.tuple) as tuple
+  from lock_wait w join lock_look k using (ts, session_id)
+  where w.locktype in ('tuple', 'transactionid', 'spectoken') and coalesce(k.in_db_time, true) group by w.ts, w.session_id
 ),
 head as (  -- the head of a row's queue holds its tuple lock while it waits for the transaction of the row's last writer
   select ts, blocker_session_id as session_id, any_value(datid) as datid, any_value(relid) as relid,
@@ -35,7 +32,7 @@ head as (  -- the head of a row's queue holds its tuple lock while it waits for 
   from lock_wait where locktype = 'tuple' and blocker_kind = 'holder' group by ts, blocker_session_id
 ),
 placed as materialized (
-  select w.ts, w.session_id, w.pid, w.look_s, coalesce(p.part, 0.0) as part, s.statement_id, s.datid as session_datid,
+  select w.ts, w.session_id, w.wait_s, w.period_ns, coalesce(p.part, 0.0) as part, s.statement_id, s.datid as session_datid,
          case when w.relid <> 0 then w.datid else h.datid end as datid,
          case when w.relid <> 0 then w.relid else h.relid end as relid,
          case when w.relid <> 0 then w.page else h.page end as page,
@@ -76,12 +73,8 @@ row_wait as materialized (
   left join statement_object so on so.statement_id = p.statement_id
   left join relation r on r.datid = coalesce(p.datid, sr.datid) and r.relid = coalesce(p.relid, sr.relid)
 ),
-looked as (select session_id, sum(look_s) as looked_s from row_wait group by session_id),
 loss as (
-  select w.object, w.session_id, any_value(v.lock_s) * sum(w.look_s * w.part) / nullif(any_value(l.looked_s), 0) as lost_s,
-         any_value(v.samples) * sum(w.look_s * w.part) / nullif(any_value(l.looked_s), 0) as samples
-  from row_wait w join looked l using (session_id) join victim v using (session_id)
-  group by w.object, w.session_id
+  select object, session_id, sum(wait_s * part) as lost_s from row_wait group by object, session_id
 ),
 tuple_wait as (
   select object, page, tuple, count(*) as waits from row_wait where part > 0 and page is not null group by object, page, tuple
@@ -92,16 +85,17 @@ top_tuple as (
   from tuple_wait group by object
 ),
 look as (
-  select object, min(ts) as ts_from, max(ts + (1e9 * look_s)::bigint) as ts_to, mode(statement_id order by statement_id) as statement_id,
+  select object, min(ts) as ts_from, max(ts + period_ns) as ts_to, mode(statement_id order by statement_id) as statement_id,
          count(*) as waits, count(*) filter (by_statement) as waits_by_statement
   from row_wait where part > 0 group by object
 ),
 found as (
-  select object, count(*) filter (lost_s > 0) as victims, sum(lost_s) as cost_s, round(sum(samples))::bigint as samples
+  select object, count(*) filter (lost_s > 0) as victims, sum(lost_s) as cost_s
   from loss group by object
 ),
 named as (
-  select f.*, l.* exclude (object), t.page, t.tuple, t.top_waits, t.waits as tuple_waits, t.evidence, f.cost_s / b.db_time_s as share,
+  select f.*, l.* exclude (object), t.page, t.tuple, t.top_waits, t.waits as tuple_waits, t.evidence, f.cost_s / nullif(b.db_time_s, 0) as share,
+         round(coalesce(f.cost_s * (select samples_per_s from rate), l.waits))::bigint as samples,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
   from found f cross join base b
   join look l using (object)

@@ -1,5 +1,5 @@
 -- id: WAL-CONTENTION
--- title: Sessions wait for the write-ahead log
+-- title: Sessions wait for WAL
 -- question: How much time goes to writing and flushing WAL, and is the flush or the contention for WAL buffers the cause?
 -- domain: postgres
 -- needs: session_sample, tick
@@ -9,7 +9,7 @@
 -- threshold: min_sessions = 0.2 (sessions waiting on average; with fewer, the server is quiet and the share means little)
 -- threshold: min_insert_share = 0.05 (5 % of database time for WALInsert and WALBufMapping alone; these waits are contention, not durability)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- threshold: wal_high_share = 0.5 (share of database time; every transaction has to write the log, so this limit is higher than for other waits)
+-- threshold: wal_high_share = 0.5 (share of database time; every transaction has to write WAL, so this limit is higher than for other waits)
 -- threshold: wal_high_sessions = 1 (sessions waiting on average)
 -- threshold: wal_medium_share = 0.2 (share of database time)
 -- threshold: wal_medium_sessions = 0.25 (sessions waiting on average)

@@ -74,6 +74,12 @@ opener as (  -- the oldest of them has kept the others at it for longest
   from overflowed o left join session_sample s on s.pid = o.pid group by o.pid
   qualify row_number() over (order by max(s.xact_age_s) desc nulls last, o.pid) = 1
 ),
+looked_up as (  -- by the server's counters; 17 has other names for the caches
+  select case when name like 'subtrans%' then 'Subtrans' when name like 'multixact%' then 'MultiXact' when name in ('xact', 'clog', 'transaction') then 'Xact'
+              when name in ('committs', 'commit_timestamp') then 'CommitTs' when name like 'notify%' then 'Notify' when name like 'serial%' then 'Serial' end as slru,
+         sum(delta) filter (metric = 'blks_read') as pages_read, sum(delta) as look_ups
+  from (select *, lower(object) as name from server_stat_delta where view = 'pg_stat_slru' and metric in ('blks_hit', 'blks_read') and delta >= 0) group by 1
+),
 cost as (
   select f.*, e.evidence, f.cost_s / b.db_time_s as share from found f cross join base b join evidence e using (slru)
 )
@@ -87,6 +93,7 @@ select 'SLRU' as id,
                         else 'transaction status file' end,
               case when slru <> 'file' and file_s > 0 then format('; {:.1f} s of it in reads and writes of files by the same statements', file_s)
                    else '' end
+              || case when pages_read > 0 then format('; of {:.0f} look-ups in it {:.0f} read a page from its file ({:.1f} %)', look_ups, pages_read, 100 * pages_read / look_ups) else '' end
               || case when slru = 'Subtrans' and subxact_pid is not null then format('; pid {}{}{} had more than 64 subtransactions open', subxact_pid, coalesce(' (application ' || application_name || ')', ''),
                                                                                       case when others > 0 then format(' and {} others', others) else '' end) else '' end
               || case when slru = 'MultiXact' and parent is not null
@@ -94,6 +101,6 @@ select 'SLRU' as id,
                                   case when parents > 1 then format(' (the likeliest of {} tables)', parents) else '' end) else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
        to_json({subxact_pid: case when slru = 'Subtrans' then subxact_pid end, parent: case when slru = 'MultiXact' then parent end, regclass: case when slru = 'MultiXact' then pg_literal(parent) end}) as facts
-from cost left join opener on true left join parent on true cross join (select tier, window_s from capture) c
+from cost left join looked_up using (slru) left join opener on true left join parent on true cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples')
 order by cost_s desc, slru

@@ -14,7 +14,7 @@ with base as (
 ),
 wait as (
   select sum(weight_s) as wait_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
-  from session_sample where in_db_time and wait_class = 'Lock' and wait_event = 'extend'
+  from db_time where wait_class = 'Lock' and wait_event = 'extend'
 ),
 waiter as (
   select distinct ts, session_id, datid, relid from lock_wait where locktype = 'extend'

@@ -25,7 +25,8 @@ waiter as (  -- a session waits for one lock at a time; rows are ROW-HOTSPOT's a
 ),
 short_part as (  -- of each look at a waiter, the part that no long transaction explains; a circle has no root and is DEADLOCKS'
   select c.ts, c.session_id, avg((h.blocked_s < getvariable('min_block_s') or h.looks < 2)::int) as part
-  from lock_chain c join lock_hold h using (ts, root_session_id, root_pid)
+  from lock_chain c join lock_hold h using (ts, root_session_id, root_pid) left join session s on s.session_id = c.root_session_id
+  where s.backend_type is distinct from 'autovacuum worker'  -- it gives way after deadlock_timeout: AUTOVACUUM-CANCELLED
   group by c.ts, c.session_id
 ),
 look as materialized (

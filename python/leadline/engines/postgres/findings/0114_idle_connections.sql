@@ -10,6 +10,7 @@
 -- threshold: idle_medium_part = 0.1 (of the memory of the host)
 -- threshold: idle_part = 0.9 (of the window: the session was there)
 -- threshold: snapshot_version = 140000 (server_version_num: from this version on a snapshot passes over sessions with a transaction id only)
+-- threshold: idle_pings = 0.1 (short statements a second that no sample caught: a pool asks now and then whether a connection still stands)
 -- minimum: tick 10
 -- silent unless: (select count(*) from session where backend_type = 'client backend') >= 10
 -- wrong when: the window lies in a quiet hour, and the sessions work at other times
@@ -19,11 +20,12 @@ with about as (
          (select max(server_version_num) < getvariable('snapshot_version') from capture) as is_before_14
   from capture c
 ),
-kept as (  -- idle in each sample
+kept as (  -- idle in each sample; each statement that none of them caught gave the state a new beginning
   select session_id, any_value(pid) as pid, any_value(application_name) as application_name, any_value(client_addr) as client_addr, any_value(usename) as usename,
-         max(state_age_s) as idle_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+         max(state_age_s) as idle_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to,
+         greatest(count(distinct state_change) - 1, 0) as pings
   from session_sample where backend_type = 'client backend' group by session_id
-  having bool_and(coalesce(state, '') = 'idle') and max(ts) - min(ts) >= (select least_ns from about)
+  having bool_and(coalesce(state, '') = 'idle') and max(ts) - min(ts) >= (select least_ns from about) and pings <= getvariable('idle_pings') * (select window_s from about)
 ),
 sized as (
   select k.*, m.private_bytes from kept k left join (
@@ -39,11 +41,11 @@ snapshot as (
 ),
 found as (
   select count(*) as sessions, count(private_bytes) as sized, sum(private_bytes)::double as bytes, max(private_bytes) as largest, arg_max(pid, coalesce(private_bytes, 0)) as pid, sum(samples)::bigint as samples,
-         min(ts_from) as ts_from, max(ts_to) as ts_to, median(idle_s) as idle_s from sized
+         min(ts_from) as ts_from, max(ts_to) as ts_to, median(idle_s) as idle_s, sum(pings)::bigint as pings from sized
 )
 select 'IDLE-CONNECTIONS' as id,
        case when bytes >= getvariable('idle_medium_part') * host_bytes then 'medium' else 'low' end as severity, 'high' as confidence, 'idle connections' as subject,
-       format('{} connections did nothing for the whole window (half of them for {:.0f} s and longer){}; most are of application {} from {} ({}){}', f.sessions, idle_s,
+       format('{} connections did nothing for the whole window{} (half of them for {:.0f} s and longer){}; most are of application {} from {} ({}){}', f.sessions, case when pings > 0 then format(' but {} short statements', pings) else '' end, idle_s,
               case when sized > 0 then format(' and keep at least {:.1f} MB for themselves{}, {:.1f} MB each, pid {} {:.1f} MB', f.bytes / 1048576.0,
                                               case when host_bytes > 0 then format(' ({:.1f} % of the memory of the host)', 100 * bytes / host_bytes) else '' end
                                               || case when sized < f.sessions then format(' (seen of {})', sized) else '' end, bytes / sized / 1048576.0, f.pid, largest / 1048576.0) else '' end,

@@ -5,8 +5,8 @@
 -- needs: lock_wait, session_sample, tick
 -- unit: seconds that sessions waited for locks of workers that then gave way; seconds of work thrown away are in the sentence
 -- cost: database time
--- threshold: cancel_slack_s = 0.1 (seconds: between the last look at a wait and its end, for two looks)
--- threshold: cancel_end_s = 0.5 (seconds: the worker leaves the table so soon after the last look)
+-- threshold: cancel_slack_s = 0.1 (seconds: between the last sample of a wait and its end, over SQL)
+-- threshold: cancel_end_s = 0.5 (seconds: the worker leaves the table so soon after the wait)
 -- threshold: cancel_default_s = 1 (seconds: the default of deadlock_timeout, where it was not read)
 -- threshold: cancel_again = 2 (times in the window: not by chance)
 -- threshold: cancel_old_s = 600 (seconds since the last vacuum of a table that is due: ten times the default of autovacuum_naptime)
@@ -34,17 +34,27 @@ wait as (  -- who asked for a lock that conflicts with the worker's, and for how
   where w.blocker_kind = 'holder' and w.locktype = 'relation' and w.relid <> 0
   group by all
 ),
+spell as (  -- looks at locks may be a second apart: the samples of the waiter see when its wait begins and ends
+  select session_id, min(ts) as from_ts, max(ts) as to_ts
+  from (
+    select session_id, ts, is_wait, count(*) filter (not is_wait) over (partition by session_id order by ts) as place
+    from (select session_id, ts, coalesce(wait_class = 'Lock' and wait_event = 'relation', false) as is_wait from session_sample where session_id in (select waiter_id from wait))
+  ) where is_wait group by session_id, place
+),
+whole as (
+  select w.* replace (least(w.first_ts, coalesce(s.from_ts, w.first_ts)) as first_ts, greatest(w.last_ts, coalesce(s.to_ts, w.last_ts)) as last_ts)
+  from wait w left join spell s on s.session_id = w.waiter_id and w.last_ts between s.from_ts and s.to_ts
+),
 cancelled as (  -- the wait reached deadlock_timeout, and the worker left the table at once
   select t.*, w.* exclude (session_id, xact_start, last_ts), (w.last_ts - coalesce(w.wait_start * 1000 - a.wall_offset_ns, w.first_ts)) / 1e9 as waited_s, w.last_ts as wait_to
-  from task t join wait w using (session_id, xact_start) cross join about a
+  from task t join whole w using (session_id, xact_start) cross join about a
   where waited_s >= a.timeout_s - getvariable('cancel_slack_s') and abs(t.last_ts - w.last_ts) / 1e9 <= getvariable('cancel_end_s')
     and t.last_ts / 1e9 <= a.window_to / 1e9 - getvariable('cancel_end_s')
   qualify row_number() over (partition by session_id, xact_start order by waited_s desc, waiter_pid) = 1
 ),
 lost as (  -- all that waited for the worker until it gave way
-  select c.session_id, c.xact_start, sum(k.wait_s) as lost_s, count(*) as samples
+  select c.session_id, c.xact_start, sum(l.wait_s) as lost_s, count(*) as samples
   from cancelled c join lock_chain l on l.root_session_id = c.session_id and l.ts between c.first_ts and c.wait_to
-  join lock_look k on k.ts = l.ts and k.session_id = l.session_id
   group by all
 ),
 asked as (  -- with the statement that waited

@@ -10,8 +10,8 @@
 -- evaluable when: exists (from statement_stat where jit_s is not null) | pg_stat_statements counts JIT from version 15 (1.10 of the extension) on, and it was not read
 -- silent unless: exists (from server_stat where view = 'pg_stat_statements' and metric = 'jit_functions' and phase = 'after' and value > 0)
 -- wrong when: the statements are run once a day and nobody waits for them
-with spent as (
-  select statement_id, query, calls, exec_s, jit_s, jit_functions, jit_s / exec_s as share
+with spent as (  -- what is generated while the plan is set up is no part of the execution, as the server counts it
+  select statement_id, query, calls, greatest(exec_s, jit_s) as exec_s, jit_s, jit_functions
   from statement_stat where jit_s > 0 and exec_s > 0 and jit_s >= getvariable('jit_share') * exec_s
 ),
 found as (

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from leadline.capture.gaps import sentence
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.engines.live import Server
-from leadline.engines.postgres.again import SameServer
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.again import Replaced, SameServer
+from leadline.engines.postgres.target import PostgresServer
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Gap:
 
     def sentence(self, window_end: int | None, wall_offset_ns: int | None) -> str:
         unseen_s = ((self.ts_to or window_end or self.ts_from) - self.ts_from) / 1e9
-        return sentence(self.cause, unseen_s, None if wall_offset_ns is None else self.ts_from + wall_offset_ns)
+        return sentence(self.cause, unseen_s, None if wall_offset_ns is None else self.ts_from + wall_offset_ns, self.reason)
 
 
 class Following:
@@ -73,8 +73,8 @@ class Following:
     def __init__(
         self,
         sampler: Restartable,
-        target: Target,
-        attach_again: Callable[[Target], str],
+        target: PostgresServer,
+        attach_again: Callable[[PostgresServer], str],
         capture_dir: str,
         period_ns: int,
         open_writer: OpenWriter = core_writer,
@@ -97,6 +97,13 @@ class Following:
     @property
     def is_away(self) -> bool:
         return self._away is not None
+
+    def progress(self) -> str:
+        """What is to be said of a server that is away; empty where it is not."""
+        away = self._away
+        if away is None:
+            return ""
+        return f"the server is away: {away.reason}" if away.cause == "replaced" else "the server is away"
 
     def describe(self) -> ServerDescription:
         with self._lock:
@@ -152,11 +159,12 @@ class Following:
                         self._away = self._gap(error)
                 self._try(self._away)
             except LeadlineError as e:
+                if self._away is not None:
+                    self._away.reason = "; ".join(part for part in (e.message, e.detail) if part)
+                    self._away.cause = "replaced" if isinstance(e, Replaced) or e.kind == "unsupported" else "gone"
                 if e.kind in ("unsupported", "storage"):
                     self._error = e.as_dict()
                     return
-                if self._away is not None:
-                    self._away.reason = "; ".join(part for part in (e.message, e.detail) if part)
 
     def _gap(self, error: ErrorObject) -> Gap:
         seen = self._sampler.last_seen()

@@ -15,7 +15,7 @@ from leadline.capture.store import Store, core_writer
 from leadline.engines.postgres.catalog.collect import CatalogReader
 from leadline.engines.postgres.probes.following import Following, Sampler
 from leadline.engines.postgres.probes.sql_tier import SqlRecorder
-from leadline.engines.postgres.target import Target, socket_dsn
+from leadline.engines.postgres.target import PostgresServer, socket_dsn
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Attached:
     notes: tuple[str, ...] = ()
 
 
-def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_interval_s: float = FLUSH_INTERVAL_S) -> Attached:
+def attach(target: PostgresServer, directory: Path, rate_hz: float, tier: str, flush_interval_s: float = FLUSH_INTERVAL_S) -> Attached:
     """The best probe that the target and our rights allow. Raises the shared-memory error when SQL is no way out either.
 
     flush_interval_s: how long rows wait in memory before a segment is written, at least.
@@ -69,11 +69,11 @@ def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_int
     return _attach_sql(target, directory, rate_hz, None, flush_interval_s)
 
 
-def follow(target: Target, attached: Attached, directory: Path) -> Following:
+def follow(target: PostgresServer, attached: Attached, directory: Path) -> Following:
     """Lets the sampler of `attached` go on when the server has started again."""
     sampler, before = attached.sampler, target
 
-    def again(found: Target) -> str:
+    def again(found: PostgresServer) -> str:
         nonlocal before
         if isinstance(sampler, SqlRecorder):
             dsn = found.dsn if found.dsn is not None else socket_dsn(found)
@@ -91,7 +91,9 @@ def follow(target: Target, attached: Attached, directory: Path) -> Following:
     return followed
 
 
-def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float) -> Attached:
+def _attach_sql(
+    target: PostgresServer, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float
+) -> Attached:
     dsn = target.dsn if target.dsn is not None else socket_dsn(target)
     notes = []
     if memory_error is not None:
@@ -145,7 +147,7 @@ class SessionsProbe:
 
     name = "sessions"
 
-    def __init__(self, target: Target, attached: Attached, *, required: bool = True) -> None:
+    def __init__(self, target: PostgresServer, attached: Attached, *, required: bool = True) -> None:
         self.required, self.attached = required, attached
         self._sampler = attached.probe
         self._on_this_host = target.pid is not None
@@ -189,8 +191,8 @@ class SessionsProbe:
 
     def progress(self) -> str:
         status = self._sampler.status()
-        if self._followed and self._followed.is_away:
-            return "the server is away"
+        if self._followed and (away := self._followed.progress()):
+            return away
         missed = f", {status['missed']} missed" if status["missed"] else ""
         return f"{status['ticks']} passes{missed}, {status['sessions']} sessions"
 

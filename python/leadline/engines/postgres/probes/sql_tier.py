@@ -23,7 +23,7 @@ from leadline.engines.postgres.catalog.connection import Connection, connect
 from leadline.engines.postgres.probes.sql_activity import WAIT_CLASSES, Activity, Server, activity_sql, locks_sql, parse_locks, prepare
 from leadline.engines.postgres.probes.sql_deltas import DeltaReader
 from leadline.engines.postgres.probes.sql_locks import blocked
-from leadline.engines.postgres.target import Target
+from leadline.engines.postgres.target import PostgresServer
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.probes.pace import passes
@@ -42,7 +42,7 @@ class SqlRecorder:
     def __init__(
         self,
         capture_dir: str,
-        target: Target,
+        target: PostgresServer,
         dsn: str,
         rate_hz: float,
         *,
@@ -60,7 +60,7 @@ class SqlRecorder:
         self._lock_every = max(1, math.ceil(self.rate_hz))
         self._connect(target, dsn)
         self._writers: dict[str, Writer] = {}
-        self._stop = threading.Event()
+        self._stop, self._wanted = threading.Event(), threading.Event()
         self._thread = self._new_thread()
         self._error: ErrorObject | None = None
         self._sessions: dict[tuple[int, int], int] = {}
@@ -78,13 +78,20 @@ class SqlRecorder:
         self._bytes = 0
         self._usage_at_start: resource.struct_rusage | None = None
 
-    def _connect(self, target: Target, dsn: str) -> None:
+    def _connect(self, target: PostgresServer, dsn: str, major: int | None = None) -> None:
+        """major: another one is refused, and what is known of the server before stays."""
         conn = connect(dsn)
         try:
             server = prepare(conn)
         except psycopg.Error as e:
             conn.close()
             raise LeadlineError("connection", "the server does not answer the first query", detail=one_line(str(e))) from e
+        if major not in (None, server.major):
+            conn.close()
+            raise LeadlineError(
+                "unsupported", "the server came back with another major version",
+                f"it was {self._server.version}, and is {server.version}", "start another capture for the new server",
+            )  # fmt: skip
         self._conn: Connection = conn
         self._server: Server = server
         self._activity_sql = activity_sql(server.major)
@@ -94,17 +101,11 @@ class SqlRecorder:
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="leadline-sql", daemon=True)
 
-    def attach_again(self, target: Target, dsn: str) -> str:
+    def attach_again(self, target: PostgresServer, dsn: str) -> str:
         """Connects again after the connection was lost; `start` goes on. What happened: restart, crash or connection."""
         before, old = self._server, self._conn
-        self._connect(target, dsn)
+        self._connect(target, dsn, before.major)
         old.close()
-        if self._server.major != before.major:
-            self._conn.close()
-            raise LeadlineError(
-                "unsupported", "the server came back with another major version", f"it was {before.version}, and is {self._server.version}",
-                "start another capture for the new server",
-            )  # fmt: skip
         self._thread, self._error = self._new_thread(), None
         self._usage_at_start = None
         if self._server.started != before.started:
@@ -161,6 +162,9 @@ class SqlRecorder:
         self._ts_from = self._ts_from or time.monotonic_ns()
         self._ts_now = self._ts_now or self._ts_from
         self._thread.start()
+
+    def write_soon(self) -> None:
+        self._wanted.set()
 
     def status(self) -> SamplerStatus:
         return {
@@ -235,7 +239,8 @@ class SqlRecorder:
             if now - accounted >= 1_000_000_000:
                 accounted = now
                 self._account(now)
-            if now - flushed >= self._flush_ns:
+            if self._wanted.is_set() or now - flushed >= self._flush_ns:
+                self._wanted.clear()
                 flushed = now
                 self._flush()
         self._account(time.monotonic_ns())

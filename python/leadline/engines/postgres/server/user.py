@@ -1,6 +1,6 @@
 """As whom a private server runs. PostgreSQL refuses root, and rightly: so root steps down to an unprivileged user.
 
-The binaries, and the folder for temporary files, may lie below a folder that user may not enter (a home directory of
+The binaries, and the directory for temporary files, may lie below a directory that user may not enter (a home directory of
 mode 0700). Whether they do is tried out as that user: mode bits alone do not tell of ACLs and of read-only containers.
 """
 
@@ -35,7 +35,7 @@ class ServerUser:
         return self._test("-r", path)
 
     def can_execute(self, path: Path) -> bool:
-        """For a folder: may enter it."""
+        """For a directory: may enter it."""
         return self._test("-x", path)
 
     def _test(self, what: str, path: Path) -> bool:

@@ -1,0 +1,120 @@
+"""Measures the load client beside pgbench: CPU of the client for each transaction, throughput, and how punctual it is.
+
+    python bench/load_client.py                           15 pairs of 10 s for each number of threads: about 11 minutes
+    python bench/load_client.py --pairs 1 --seconds 2     does everything work?
+
+Both run the same transaction (-S, prepared, 8 clients) in interleaved pairs on one private server over a unix socket, with one thread and
+with one for each CPU. CPU is that of the client's process while it runs: of pgbench whole, of ours without the start of Python. A ratio
+below 1 of the CPU, and above 1 of the throughput, is in our favour; the interval is that of the signed ranks. Then our client runs at a
+fixed rate: the schedule error is how late a transaction began although a client was free. At last find-limit looks for a limit that is
+known: each transaction keeps its client for 20 ms, so four of them do 200 a second at most. Output: JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline.engines.postgres.server import PrivateServer, find_binaries
+from leadline.lab.interleave import compare, trials
+from leadline.load.limit import Promise, find_limit
+from leadline.load.plan import Phase, Plan, scripts_of
+from leadline.load.run import run
+from leadline.net.login import server_of
+from record import read_environment
+
+SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False}
+SCALE, CLIENTS, RATE = 10, 8, 10_000
+HELD_MS, HELD_CLIENTS = 20, 4
+# Until a moment of the clock: a sleep ends as much later as it takes to wake up.
+HELD = f"""do $$ declare ends timestamptz := clock_timestamp() + interval '{HELD_MS} ms'; begin
+perform pg_sleep({HELD_MS - 1} / 1000.0); while clock_timestamp() < ends loop null; end loop; end $$;"""
+
+
+@dataclass(frozen=True)
+class Figures:
+    tps: float
+    cpu_us: float
+
+
+def pgbench(server: PrivateServer, binary: Path, threads: int, seconds: int) -> Figures:
+    command = [binary, "-S", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", str(threads), "-T", str(seconds), server.dsn]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        said = child.stdout.read() if child.stdout else ""
+        _, _, usage = os.wait4(child.pid, 0)
+        child.returncode = 0
+    done = int(re.findall(r"actually processed: (\d+)", said)[0])
+    return Figures(float(re.findall(r"tps = ([\d.]+)", said)[0]), 1e6 * (usage.ru_utime + usage.ru_stime) / done)
+
+
+def ours(server: PrivateServer, threads: int, seconds: int, rate: float | None = None) -> tuple[Figures, dict[str, Any]]:
+    plan = Plan(scripts_of(["select"], []), [Phase(rate, seconds)], clients=CLIENTS, threads=threads, mode="prepared")
+    began = time.process_time()
+    found = run(server_of(server.dsn), plan, scale=SCALE)
+    spent = time.process_time() - began
+    phase = found["phases"][0]
+    return Figures(phase["per_second"], 1e6 * spent / phase["done"]), phase
+
+
+def known_limit(server: PrivateServer, seconds: int) -> dict[str, Any]:
+    """What find-limit finds where the server cannot do more than a known rate."""
+    plan = Plan([("held", 1, HELD)], [], clients=HELD_CLIENTS, threads=1, mode="simple")
+    found = find_limit(server_of(server.dsn), plan, Promise(5 * HELD_MS / 1e3), scale=1, for_s=max(3, seconds), warm_up_s=0)
+    known = HELD_CLIENTS * 1e3 / HELD_MS
+    return {
+        "known": known,
+        "found": found["limit"],
+        "error": found["limit"] / known - 1 if found["limit"] else None,
+        "between": found["between"],
+        "trials": len(found["trials"]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--seconds", type=int, default=10, help="of each run")
+    parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rng, environment, binaries = random.Random(options.seed), read_environment(), find_binaries(options.pg_bin)
+    result: dict[str, Any] = {}
+    with PrivateServer(binaries.bin_dir, settings=SETTINGS) as server:
+        binary = binaries.bin_dir / "pgbench"
+        subprocess.run([binary, "-i", "-q", "-s", str(SCALE), server.dsn], check=True, capture_output=True)
+        for threads in sorted({1, len(os.sched_getaffinity(0))}):
+            done = []
+            runs = trials(
+                lambda threads=threads: pgbench(server, binary, threads, options.seconds),
+                lambda threads=threads: ours(server, threads, options.seconds)[0],
+                options.pairs,
+                rng,
+            )
+            for leg in runs:
+                done.append(leg)
+                print(f"{threads} threads, {'ours' if leg.on else 'pgbench'}: {leg.result}", file=sys.stderr)
+            if options.pairs > 1:
+                figures = {"tps": compare(done, lambda f: f.tps), "cpu_us": compare(done, lambda f: f.cpu_us)}
+                result[f"{threads} threads"] = {
+                    name: {"pgbench": of.bare, "ours": of.variant, "ratio": vars(of.ratio)} for name, of in figures.items()
+                }
+        for rate in (RATE / 10, RATE):
+            figures, phase = ours(server, len(os.sched_getaffinity(0)), options.seconds, rate)
+            error = {name: value for name, value in phase["schedule_error"].items() if name != "buckets"}
+            result[f"{rate:g}/s"] = {"tps": figures.tps, "cpu_us": figures.cpu_us, "schedule_error": error}
+        result["limit"] = known_limit(server, options.seconds)
+    json.dump({"environment": environment, "options": vars(options), "result": result}, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()

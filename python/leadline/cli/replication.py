@@ -1,0 +1,115 @@
+"""leadline replication: what the curves of a primary and its standbys lead to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from leadline.cli import SETTINGS
+from leadline.cli.forms import form, printed
+
+if TYPE_CHECKING:
+    from leadline.engines.postgres.forecast import Filling, Forecast
+
+
+@click.group(
+    "replication",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline replication forecast pair.leadline
+  leadline replication forecast postgres://db1/shop --with postgres://db2/shop""",
+)
+def command() -> None:
+    """Forecast when a standby catches up, and when WAL fills a disk."""
+
+
+@command.command(
+    "forecast",
+    short_help="Forecast when standbys catch up, and when a disk is full.",
+    epilog="""\b
+Examples:
+  leadline replication forecast pair.leadline
+  leadline replication forecast pair.leadline --json
+  leadline replication forecast postgres://db1/shop --with postgres://db2/shop""",
+)
+@click.argument("source", metavar="CAPTURE|DSN")
+@click.option("--with", "others", multiple=True, metavar="DSN", help="With DSN: also a standby or primary of that server; repeatable.")
+@click.option("--for", "duration", metavar="TIME", help="With DSN: how long to watch.  [default: 30s]")
+@form()
+def forecast(source: str, others: tuple[str, ...], duration: str | None, form: str | None) -> None:
+    """Forecast when each standby has caught up, or that it never will.
+
+    "can replay" is the rate while WAL waited on the standby's disk, so that it was never without work: the highest rate that it can follow.
+    If it always had replayed all, it is the rate divided by the share of the time in which replay was seen to work. A standby catches up
+    if it can replay more than is made; the time is what it is behind, divided by the difference. All of it holds if the load stays
+    as it was.
+
+    With DSN, the servers are watched first. Time and rates have 95 % intervals in --json.
+    """
+    import tempfile
+    from contextlib import closing
+    from pathlib import Path
+
+    from leadline.capture.reader import open_capture
+    from leadline.engines.live import is_connection_string
+    from leadline.engines.postgres.forecast import fillings, forecasts
+    from leadline.probes.take import take
+    from leadline.progress import Silent, TerminalLine
+    from leadline.units import seconds_of
+
+    with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
+        directory = Path(source)
+        if is_connection_string(source):
+            progress = Silent() if form else TerminalLine()
+            for_s = seconds_of(duration or "30s")
+            directory = take(dsn=source, others=others, for_s=for_s, out=Path(folder) / "watched", probes=["sessions"], progress=progress)
+        elif others or duration:
+            raise click.UsageError("--with and --for are for the connection string of a server")
+        with closing(open_capture(directory)) as capture:
+            standbys, disks = forecasts(capture), fillings(capture)
+    rows = [standby.as_dict() for standby in standbys]
+    if not printed(form, rows, {"standbys": rows, "disks": [vars(disk) for disk in disks]}):
+        click.echo("\n".join(_lines(standbys, disks)))
+
+
+def _lines(standbys: list[Forecast], disks: list[Filling]) -> list[str]:
+    from textwrap import wrap
+
+    from leadline.output import to_table, width_here
+    from leadline.units import age_in_words, sized
+
+    if not standbys:
+        return ["no standby was seen"]
+
+    def per_s(rate: float | None) -> str:
+        return "" if rate is None else f"{sized(rate)}/s"
+
+    def when(told: Forecast) -> str:
+        if told.verdict == "paused" and told.catch_up_s is not None:
+            return f"{age_in_words(told.catch_up_s)} after it is resumed"
+        if told.verdict == "catches up" and told.catch_up_s is not None:
+            return f"in {age_in_words(told.catch_up_s)}"
+        return told.verdict
+
+    names = ["standby", "behind", "made", "can replay", "catches up"]
+    cells = [
+        [s.standby, sized(s.lag_bytes), per_s(s.made_per_s), per_s(s.capacity.rate if s.capacity else None), when(s)]
+        for s in standbys
+    ]
+    lines = [to_table(names, cells).rstrip("\n")]
+    if any(s.capacity is not None and s.capacity.of == "receipt" for s in standbys):
+        lines.append("can replay: not more than reaches the standby's disk, where that is what holds it up.")
+    if any(s.capacity is not None and s.capacity.known_from == "share" for s in standbys):
+        lines.append("can replay: by the share of the time in which replay was seen to work, where it always had replayed all.")
+    if any(s.capacity is None for s in standbys):
+        lines.append("can replay: not known where no WAL waited for replay, and memory was not read.")
+    for disk in disks:
+        line = f"{disk.server}: {disk.what}: {sized(disk.kept_bytes)}, {per_s(disk.growth_per_s)} more"
+        if disk.full_s is not None:
+            line += f"; the disk of its WAL is full in {age_in_words(disk.full_s)}"
+        if disk.lost_s is not None:
+            line += f"; it loses its WAL in {age_in_words(disk.lost_s)} (max_slot_wal_keep_size)"
+        lines += wrap(line, width_here(), subsequent_indent="  ")
+    return lines

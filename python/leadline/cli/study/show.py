@@ -1,0 +1,104 @@
+"""leadline study show and report: what came of a study."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadline.cli import force
+from leadline.cli.study.options import as_json, find_study
+from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline.study.moved import Limit, OfLevel
+
+pairs = click.option("--pairs", is_flag=True, help="Also compare all levels of a factor with each other, corrected together (Holm).")
+
+
+@click.command(
+    "show",
+    short_help="Show what came of a study.",
+    epilog="\b\nExamples:\n  leadline study show last\n  leadline study show 4k7q2 --json",
+)
+@click.argument("run", default="last")
+@pairs
+@as_json
+def show(run: str, pairs: bool, as_json: bool) -> int:
+    """Show a study: the answer, the effect of each factor with its interval, cell by cell, and of which cells nothing can be said.
+
+    Where trials have a capture of the server, it also shows where the time moved: database time for each transaction by wait and
+    statement, and the devices, summed over the trials of each level.
+    """
+    print_study(run, as_json, pairs)
+    return 0
+
+
+def print_study(run: str, as_json: bool, pairs: bool = False) -> None:
+    from leadline.book.experiments.study_text import lines
+    from leadline.book.query import printable
+    from leadline.output import to_json
+    from leadline.study.moved import lines as moved_lines
+
+    row, found, levels, of_cells = found_study(run, pairs)
+    if as_json:
+        more = {"moved": [level.as_dict() for level in levels], "busiest": [asdict(limit) for limit in of_cells]}
+        click.echo(to_json({"run": row["uid"], "study": found | more}))
+    else:
+        click.echo("\n".join(printable(line) for text in [*lines(found), *moved_lines(levels, of_cells)] for line in text.split("\n")))
+    first = found["parts"][0][:5]
+    click.echo(f"next: leadline study {'report' if found['verdict'] else 'run --resume'} {first}", err=True)
+
+
+def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str, Any], list[OfLevel], list[Limit]]:
+    """The run, the study, where the time moved, and the busiest device of each cell. pairs: also with all pairs of levels.
+
+    Raises LeadlineError for a run that is none.
+    """
+    from leadline.book.experiments.effects import all_pairs
+    from leadline.book.experiments.studies import figures_in, study
+    from leadline.book.query import Book
+    from leadline.study.moved import captured, limits, moved
+
+    book = Book()
+    try:
+        row = find_study(book, run)
+        found = study(book.store, row)
+    finally:
+        book.close()
+    if found is None:
+        raise LeadlineError("usage", f"run {row['uid'][:5]} is no study that was registered", hint="leadline book list --kind study")
+    if found["judged"] is None:
+        return row, found, [], []
+    if pairs:
+        found["pairs"] = all_pairs(found["design"], figures_in(found))
+    sums = captured(found, book.place.study_of(found["parts"][0]))
+    return row, found, moved(found, sums), limits(found, sums)
+
+
+@click.command(
+    "report",
+    short_help="Write a study as one HTML file.",
+    epilog="\b\nExamples:\n  leadline study report last\n  leadline study report 4k7q2 -o wal.html",
+)
+@click.argument("run", default="last")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: study-RUN.html]")
+@pairs
+@force
+@as_json
+def report(run: str, output: Path | None, pairs: bool, force: bool, as_json: bool) -> int:
+    """Write a study as one HTML file that opens offline: the answer first, the effects with their intervals, where the time moved."""
+    from leadline.output import to_json
+    from leadline.replacing import write_whole
+    from leadline.study.report import page
+
+    row, found, levels, of_cells = found_study(run, pairs)
+    path = output or Path(f"study-{found['parts'][0][:5]}.html")
+    write_whole(path, page(found, row["uid"], levels, of_cells), "the report of the study", overwrite=force)
+    click.echo(to_json({"run": row["uid"], "file": str(path)}) if as_json else str(path))
+    return 0
+
+
+COMMANDS = (show, report)

@@ -1,0 +1,1 @@
+"""What is only looked at: runs with their output, files and reports, hosts, comparisons, figures for Prometheus."""

@@ -1,0 +1,32 @@
+"""Layouts and loads as files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline.errors import LeadlineError
+from leadline.whole import read_whole
+
+LARGEST_TEXT = 1 << 20
+EXAMPLES = "leadline storage example prints ready layouts and loads"
+
+
+@dataclass(frozen=True)
+class File:
+    """A layout or loads: the text as it was, and its name for errors."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> File:
+        """Raises LeadlineError."""
+        try:
+            return cls(str(path), read_whole(path, LARGEST_TEXT, EXAMPLES).decode())
+        except UnicodeDecodeError as e:
+            raise LeadlineError("invalid", "the file is no UTF-8 text", detail=str(e), where=str(path)) from None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.text, self.name

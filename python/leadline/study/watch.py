@@ -1,0 +1,111 @@
+"""Captures of the server beside the legs of a study: sessions with their waits and statements, and the devices of the host.
+
+A process of its own makes them, one after the other: threads beside who waits for legs would take signals that are for that wait.
+
+    python -m leadline.study.watch < LINES      a line of JSON begins a capture, the next line ends it; "ready", then the problem, if any
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from leadline.errors import LeadlineError
+
+PROBES = ("sessions", "host")
+LONGEST_S = 86_400.0
+
+
+class Watcher:
+    """What fails is in `problem`, and never in the way of a leg."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    @contextmanager
+    def watching(self, dsn: str, directory: Path) -> Iterator[None]:
+        """While the block runs, the server is captured into the directory."""
+        self.problem = self._ask(json.dumps({"dsn": dsn, "folder": str(directory)}))
+        try:
+            yield
+        finally:
+            self.problem = self.problem or self._ask("null")
+            if self.problem:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _ask(self, line: str) -> str:
+        """The problem that it answers with."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "leadline.study.watch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                text=True, start_new_session=True, cwd="/",
+            )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except OSError as e:
+            return e.strerror or str(e)
+        return str(json.loads(answer)) if answer else "what makes the capture has ended"
+
+    def close(self) -> None:
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.communicate()
+            self._process = None
+
+
+def main() -> int:
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        lines.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    while asked := lines.get():
+        wanted = json.loads(asked)
+        _say(_take(wanted["dsn"], Path(wanted["folder"]), lines))
+    return 0
+
+
+def _take(dsn: str, directory: Path, lines: queue.Queue[str]) -> str:
+    """Says that it has begun; gives the problem."""
+    from leadline.probes.options import Options
+    from leadline.probes.take import take_with
+    from leadline.progress import Silent
+
+    begun: list[bool] = []
+
+    def ready() -> None:
+        begun.append(True)
+        _say("")
+
+    try:
+        options = Options(dsn=dsn, for_s=LONGEST_S, out=directory, overwrite=True, probes=PROBES, keep_going=True)
+        take_with(options, Silent(), lambda: not lines.empty(), ready)
+    except LeadlineError as e:
+        return f"{e.message}{f' ({e.detail})' if e.detail else ''}"
+    finally:
+        if begun and not lines.get():  # the line that ended it, or the end of all
+            lines.put("")
+    return ""
+
+
+def _say(problem: str) -> None:
+    with suppress(BrokenPipeError):
+        print(json.dumps(problem), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

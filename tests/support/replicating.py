@@ -1,0 +1,55 @@
+"""What tests of replication share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from findings_synthetic import SyntheticCapture
+from leadline.probes.options import Options
+from leadline.probes.take import take_with
+from leadline.progress import Silent
+
+MB = 1 << 20
+
+
+def taken(path: Path, meanwhile: Callable[[], object], **options: Any) -> Path:
+    """A capture of sessions and replication; `meanwhile` is called in a thread of its own when all probes look."""
+    begun = threading.Event()
+
+    def work() -> None:
+        assert begun.wait(60)
+        meanwhile()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    chosen = Options(**{"for_s": 4.0} | options, out=path, probes=["sessions"])
+    made = take_with(chosen, Silent(), begun=begun.set)
+    thread.join(60)
+    return made
+
+
+def pair_of_servers(folder: Path) -> Path:
+    """A capture of 20 s. The primary makes 2 MB of WAL a second; the standby is 100 MB behind and replays 5 MB a second. A slot keeps more
+    and more WAL, at last 70 MB."""
+    cap = SyntheticCapture(folder, rate_hz=10)
+    for n in range(201):
+        at, made = n / 10, 100 * MB + n * MB // 5
+        cap.add("replication_position", ts=cap.ts(at), node=1, answer_ns=1000, in_recovery=False, insert_lsn=made, flush_lsn=made)
+        received = {f"{name}_lsn": made for name in ("flush", "write", "upstream")}
+        cap.add(
+            "replication_position",
+            ts=cap.ts(at),
+            node=2,
+            answer_ns=1000,
+            in_recovery=True,
+            replay_lsn=n * MB // 2,
+            is_paused=False,
+            **received,
+        )
+    cap.add("replication_node", node=1, name="db1:5432", system_identifier="1", wal_free_bytes=3600 * MB)
+    cap.add("replication_node", node=2, name="db2:5432", system_identifier="1")
+    cap.stat("pg_replication_slots", "retained_bytes", 10 * MB, 70 * MB, "west")
+    return cap.write()
