@@ -12,6 +12,8 @@ pub mod class {
     pub const LWLOCK: u32 = 0x01;
     pub const LOCK: u32 = 0x03;
     pub const BUFFER_PIN: u32 = 0x04;
+    pub const ACTIVITY: u32 = 0x05;
+    pub const CLIENT: u32 = 0x06;
 }
 
 /// Code to (class, event) of one major version.
