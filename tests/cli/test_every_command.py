@@ -63,6 +63,7 @@ LINES = {
     "findings": "{capture}",
     "report": "{capture} -o {new}.html",
     "replication forecast": "{pair}",
+    "replication study": "commit-modes --plan",
     "sql": "{capture} from(session)",
     "tables": "",
     "doctor": "{live}",

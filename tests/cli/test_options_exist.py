@@ -41,6 +41,7 @@ PRINTED_BY = {
     "python/leadline/study/experiment.py": ["experiment"],
     "python/leadline/engines/postgres/server/settings.py": ["study run"],
     "python/leadline/study/design.py": ["study plan", "study run", "study calibrate"],
+    "python/leadline/study/named_pair.py": ["replication study"],
     "python/leadline/study/places.py": ["study plan", "study run", "study calibrate"],
     "python/leadline/study/servers.py": ["study run"],
     "python/leadline/engines/postgres/server/private.py": ["demo", "recover"],

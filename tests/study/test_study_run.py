@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from conftest import Server, wait_until
 from leadline.engines.postgres.server import settings as of_server
-from leadline.study.design import ready
+from leadline.study.design import ready, ready_pairs
 
 FACTOR = '[[factor]]\nsetting = "{}"\nlevels = {}\n'
 LOAD = """[load]
@@ -342,9 +342,10 @@ better = "less"
     assert done.returncode == 2 and "there is no path for file=three" in done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in ready() if name != "settings"])
+@pytest.mark.parametrize("name", [name for name in ready() if name != "settings" and name not in ready_pairs()])
 def test_a_ready_study_runs_and_measures(tmp_path: Path, name: str) -> None:
-    """In small. What a build or a host lacks (io_uring, old ciphers) is left out, and said. `settings`: test_study_guide.py."""
+    """In small. What a build or a host lacks (io_uring, old ciphers) is left out, and said. The others:
+    test_study_guide.py, test_study_pair.py."""
     load = [] if name in ("fetch-size", "storage-purge") else ["--clients", "1", "--for", "2s" if name == "io-methods" else "500ms"]
     small = ["--repetitions", "1", *load]
     if name.startswith("storage"):  # folders that the user of the server may enter

@@ -1,8 +1,8 @@
-"""leadline replication: what the curves of a primary and its standbys lead to."""
+"""leadline replication: what the curves of a primary and its standbys lead to, and studies of such a pair."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   leadline replication forecast pair.leadline
-  leadline replication forecast postgres://db1/shop --with postgres://db2/shop""",
+  leadline replication forecast postgres://db1/shop --with postgres://db2/shop
+  leadline replication study commit-modes""",
 )
 def command() -> None:
-    """Forecast when a standby catches up, and when WAL fills a disk."""
+    """Forecast when a standby catches up, and study pairs of servers."""
 
 
 @command.command(
@@ -72,6 +73,65 @@ def forecast(source: str, others: tuple[str, ...], duration: str | None, form: s
     rows = [standby.as_dict() for standby in standbys]
     if not printed(form, rows, {"standbys": rows, "disks": [vars(disk) for disk in disks]}):
         click.echo("\n".join(_lines(standbys, disks)))
+
+
+@command.command(
+    "study",
+    short_help="Run a ready study of a primary and its standby.",
+    epilog="""\b
+Examples:
+  leadline replication study commit-modes --plan
+  leadline replication study commit-modes --round-trip 0,5ms --repetitions 10
+  leadline replication study commit-modes --primary postgres://db1/shop \\
+    --standby postgres://db2/shop --yes""",
+)
+@click.argument("name", metavar="NAME")
+@click.option("--private", is_flag=True, help="On a private pair on this host, removed at the end: the default.")
+@click.option("--primary", metavar="DSN", help="On this server instead. Says what it will change, and asks.")
+@click.option("--standby", metavar="DSN", help="With --primary: its standby, which is compared with it before anything begins.")
+@click.option("--round-trip", "round_trips", metavar="A,B", help="Round trips of a private pair to compare: 0,5ms,20ms.")
+@click.option("--setting", "settings", multiple=True, metavar="NAME=A,B", help="Compare these levels of a setting.")
+@click.option("--repetitions", type=click.IntRange(1, 1000), metavar="N", help="Blocks: how often each combination is run.")
+@click.option("--for", "duration", metavar="TIME", help="How long each load runs.")
+@click.option("--clients", type=click.IntRange(1, 10_000), metavar="N", help="Clients of the load.")
+@click.option("--seed", type=click.IntRange(0, 2**53), metavar="N", help="Seed of the order.  [default: random, and recorded]")
+@click.option("--pg-bin", metavar="DIR", help="Directory with postgres and initdb for the private pair.")
+@click.option("--plan", is_flag=True, help="Show cells, order, time and disk; nothing runs.")
+@click.option("--yes", is_flag=True, help="Change the server that --primary names without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def study(
+    name: str, private: bool, primary: str | None, standby: str | None, plan: bool, as_json: bool, yes: bool, **given: Any,
+) -> int:  # fmt: skip
+    """Run a ready study of a primary and its standby, as `leadline study run NAME` does.
+
+    A private pair is a primary and a standby on this host: they share its CPUs, disk and page cache, and the study says so. What they do
+    holds for their settings and the round trip that stands between them, and not for other hardware.
+
+    \b
+    commit-modes  what each level of synchronous_commit costs, by the round trip
+
+    With --primary, the round trip is that of your network: only the settings are compared, on that server.
+    """
+    from leadline.cli.study.plan import show
+    from leadline.cli.study.run import start
+    from leadline.errors import LeadlineError
+    from leadline.study.design import ready_pairs
+
+    if name not in (ready := ready_pairs()):
+        raise LeadlineError("usage", f"there is no study {name[:60]!r} of a pair", hint=f"one of {', '.join(ready)}", where="NAME")
+    if private and (primary or standby):
+        raise click.UsageError("--private is without --primary and --standby")
+    if standby and not primary:
+        raise click.UsageError("--standby goes with --primary")
+    if primary:
+        from leadline.study.named_pair import check
+
+        check(primary, standby)
+    none = {"layouts": (), "includes": (), "margin": None, "restart": None, "server": primary}
+    if plan:
+        show(name, given | none, as_json)
+        return 0
+    return start(name, given | none, None, yes, as_json)
 
 
 def _lines(standbys: list[Forecast], disks: list[Filling]) -> list[str]:

@@ -19,9 +19,11 @@ from leadline.errors import LeadlineError
 from leadline.lab.signed_rank import MOST_PAIRS
 from leadline.lab.verdict import BETTER
 from leadline.study import places
+from leadline.units import seconds_of
 from leadline.whole import read_whole
 
-KINDS = ("setting", "command", "path", "environment", "version", "schema", "layout")
+OF_PAIRS = ("round_trip", "replay_cpu")  # what is between a private primary and its standby, and the CPU that replay may use
+KINDS = ("setting", "command", "path", "environment", "version", "schema", "layout", *OF_PAIRS)
 NOTHING = "nothing"  # the kind of factor of a calibration: its levels are alike
 # Figures of `leadline load run`, and where they are in what it prints as JSON.
 OF_LOADS = {
@@ -30,12 +32,13 @@ OF_LOADS = {
     "p99_9_ms": ("latency p99_9_ns", 1e-6, "less"), "rows_per_s": ("purge rows_per_second", 1.0, "more"),
 }  # fmt: skip
 OF_SERVERS = {"wal_bytes": "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"}
+OF_LINKS = "added_rtt_ms"  # measured by what delays a pair
 MOST_CELLS, MOST_FACTORS, LONGEST_FILE = 200, 6, 1 << 20
 _KEYS = {
     "": ("question", "hypothesis", "needs", "margin", "repetitions", "warmup", "seed", "factor", "exclude", "server", "prepare", "reset",
          "load", "metric"),
     "factor": ("name", *KINDS, "levels", "enough"),
-    "server": ("version", "pg_bin", "settings"),
+    "server": ("version", "pg_bin", "settings", "standby", "standby_settings", "replay_cpu"),
     "prepare": ("scale", "sql", "command"),
     "reset": ("sql", "command"),
     "load": ("workload", "script", "file", "command", "clients", "rate", "poisson", "for", "warm_up", "mode", "threads"),
@@ -65,8 +68,9 @@ class Factor:
 
 @dataclass(frozen=True)
 class Metric:
-    """source: used (one of METRICS), load (of OF_LOADS), pattern or sql. difference: of sql, what is after it less what was before it.
-    per: transaction or empty. proves: a factor, of which this figure says whether its level had an effect; it is not compared."""
+    """source: used (one of METRICS), load (of OF_LOADS), link (OF_LINKS), pattern or sql. difference: of sql, what is after it less what
+    was before it. per: transaction or empty. proves: a factor, of which this figure says whether its level had an effect; it is not
+    compared."""
 
     name: str
     source: str
@@ -133,6 +137,10 @@ class Study:
         steps = any("sql" in step or "scale" in step for step in (*self.prepare, *self.reset))
         return bool(self.server or self.dsn or on_server or asks or steps or "command" not in self.load)
 
+    @property
+    def has_pair(self) -> bool:
+        return bool(self.server.get("standby"))
+
     def of_kind(self, kind: str) -> list[tuple[int, Factor]]:
         return [(at, factor) for at, factor in enumerate(self.factors) if factor.kind == kind]
 
@@ -186,6 +194,11 @@ def of_text(text: str) -> Study:
         reset=tuple(said["reset"]), notes=tuple(said["notes"]),
         dropped=tuple((level, why) for level, why in said["dropped"]),
     )  # fmt: skip
+
+
+def ready_pairs() -> list[str]:
+    """The ready studies of a primary and its standby."""
+    return [name for name in ready() if read(name).has_pair]
 
 
 def ready() -> list[str]:
@@ -273,10 +286,19 @@ def _factor(given: Mapping[str, Any]) -> Factor:
     if any(not label or len(label) > 100 or len(text) > LONGEST or "\0" in text or "=" in label or "," in label for label, text in texts):
         hint = 'levels = { one = "the text", two = "..." } gives a long level a short name'
         raise _wrong(f"a level of {name} has no name of at most 100 letters without = and comma", hint, "levels")
-    if kind == "layout":
-        for _, text in texts:
-            places.parse(text)
+    for _, text in texts:
+        _of_kind(kind, text)
     return Factor(name, kind, target if named else "", tuple(texts), given.get("enough") is True)
+
+
+def _of_kind(kind: str, text: str) -> None:
+    """Raises LeadlineError for a text that is no level of such a factor."""
+    if kind == "layout":
+        places.parse(text)
+    elif kind == "round_trip":
+        seconds_of(text)
+    elif kind == "replay_cpu":
+        margin_of(text)
 
 
 def _level(value: Any) -> str:
@@ -296,8 +318,6 @@ def _load(given: Any) -> dict[str, Any]:
             raise _wrong("a command has no clients, rate or time", "put them into the command", "load")
         words(given["command"], "load")
         return {"command": given["command"]}
-    from leadline.units import seconds_of
-
     load: dict[str, Any] = {kinds[0]: given[kinds[0]], "clients": _whole(given, "clients", 4, 1, 10_000)}
     for name in ("for", "warm_up"):
         load[name] = _text(given, name, {"for": "10s", "warm_up": "1s"}[name])
@@ -321,7 +341,7 @@ def _metrics(given: Sequence[Mapping[str, Any]], load: Mapping[str, Any], margin
     for one in given or [default]:
         _only(one, "metric")
         sources = [name for name in ("value", "pattern", "sql") if name in one]
-        known = [*METRICS, *OF_SERVERS, *([] if is_command else OF_LOADS)]
+        known = [*METRICS, *OF_SERVERS, OF_LINKS, *([] if is_command else OF_LOADS)]
         if len(sources) != 1 or not isinstance(one[sources[0]], str):
             raise _wrong("a metric has one of value, pattern and sql", f"value = one of {', '.join(known)}", "metric")
         source, text = sources[0], one[sources[0]]
@@ -330,7 +350,7 @@ def _metrics(given: Sequence[Mapping[str, Any]], load: Mapping[str, Any], margin
         if source == "value" and text not in known:
             raise _wrong(f"there is no value {text[:60]!r}", f"one of {', '.join(known)}", "metric")
         if source == "value":
-            source = "used" if text in METRICS else "sql" if text in OF_SERVERS else "load"
+            source = "used" if text in METRICS else "sql" if text in OF_SERVERS else "link" if text == OF_LINKS else "load"
             better = better or (OF_LOADS[text][2] if source == "load" else "less")
             text = OF_SERVERS.get(text, text)
         elif source == "pattern":
@@ -357,10 +377,18 @@ def _server(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise _wrong("server is a table", "[server]", "server")
     _only(given, "server")
-    settings = given.get("settings", {})
-    if not isinstance(settings, dict) or not all(isinstance(value, str | int | float | bool) for value in settings.values()):
-        raise _wrong("settings of the server are names with values", 'settings = { shared_buffers = "256MB" }', "server")
-    out: dict[str, Any] = {"settings": settings} if settings else {}
+    out: dict[str, Any] = {}
+    for name in ("settings", "standby_settings"):
+        settings = given.get(name, {})
+        if not isinstance(settings, dict) or not all(isinstance(value, str | int | float | bool) for value in settings.values()):
+            raise _wrong("settings of the server are names with values", f'{name} = {{ shared_buffers = "256MB" }}', "server")
+        out |= {name: settings} if settings else {}
+    if type(given.get("standby", False)) is not bool:
+        raise _wrong("standby is true or false", "standby = true", "server")
+    out |= {"standby": True} if given.get("standby") else {}
+    if "replay_cpu" in given:
+        margin_of(_text(given, "replay_cpu", ""))
+        out["replay_cpu"] = given["replay_cpu"]
     if "version" in given:
         out["version"] = _whole(given, "version", 18, 10, 99)
     if "pg_bin" in given:
@@ -393,6 +421,14 @@ def _used(study: Study) -> None:
             raise _wrong(f"{{{factor.name}}} stands in no command of the design", f'command = "... {{{factor.name}}} ..."', "load")
         if factor.kind == "environment" and "command" not in study.load:
             raise _wrong("an environment variable is for a load that is a command", "[load] command = ...", "factor")
+        if factor.kind in OF_PAIRS and not study.has_pair:
+            raise _wrong(f"{factor.kind} is for a server with a standby", "[server] standby = true", "factor")
+    if "replay_cpu" in study.server and not study.has_pair:
+        raise _wrong("replay_cpu is for a server with a standby", "[server] standby = true", "server")
+    if study.has_pair and study.of_kind("layout"):
+        raise _wrong("a server with a standby has no layouts of storage", "without standby = true", "server")
+    if any(metric.source == "link" for metric in study.metrics) and not study.of_kind("round_trip"):
+        raise _wrong(f"{OF_LINKS} needs a factor with a round trip", "[[factor]] round_trip = true", "metric")
 
 
 def exclude(study: Study, where: Mapping[str, Any], reason: str) -> Study:
@@ -448,6 +484,27 @@ def with_layouts(study: Study, given: Sequence[str]) -> Study:
     if len(kept) == len(study.factors):
         raise LeadlineError("usage", "this study has no factor that is a layout", hint="leadline study plan storage", where="--layout")
     return replace(study, factors=(factor, *kept), excluded=())
+
+
+def with_round_trips(study: Study, given: str) -> Study:
+    """--round-trip A,B: takes the place of the levels of the factor that is one. Raises LeadlineError."""
+    at = next((n for n, factor in enumerate(study.factors) if factor.kind == "round_trip"), None)
+    if at is None:
+        hint = "leadline study plan commit-modes"
+        raise LeadlineError("usage", "this study has no factor that is a round trip", hint=hint, where="--round-trip")
+    factor = _factor({"round_trip": True, "name": study.factors[at].name, "levels": [part.strip() for part in given.split(",")]})
+    return replace(study, factors=(*study.factors[:at], factor, *study.factors[at + 1 :]), excluded=())
+
+
+def on_named(study: Study) -> Study:
+    """Of a private pair, for a pair that is there: without what only a private one can have. Raises LeadlineError."""
+    if not study.has_pair:
+        return study
+    factors = tuple(factor for factor in study.factors if factor.kind not in OF_PAIRS)
+    if not factors or "{standby}" in study.load.get("command", ""):
+        raise LeadlineError("usage", "this study needs a private pair", hint="without --server", where="--server")
+    metrics = tuple(metric for metric in study.metrics if metric.source != "link" and metric.proves not in OF_PAIRS)
+    return replace(study, factors=factors, metrics=metrics, server={}, excluded=())
 
 
 def _absolute(text: str) -> str:

@@ -17,6 +17,7 @@ from leadline.book.place import VARIABLE, Place
 from leadline.study.design import OF_LOADS, Study
 from leadline.study.servers import environment_of, run_sql, without_password
 
+TRIALS = "leadline.study."
 MOST_OUTPUT = 64 << 20
 
 
@@ -30,14 +31,14 @@ class Command:
     makes: dict[str, str] = field(default_factory=dict)
 
 
-def command_of(study: Study, cell: Cell, dsn: str, directory: Path, number: int, uid: str) -> Command:
-    """dsn: of the server that is set up for the cell; empty without one."""
+def command_of(study: Study, cell: Cell, dsn: str, directory: Path, number: int, uid: str, standby: str = "") -> Command:
+    """dsn: of the server that is set up for the cell; empty without one. standby: of its standby."""
     load = study.load
     if "command" in load:
         env = environment_of(dsn) if dsn else {}
         env |= {factor.target: factor.text_of(cell[at]) for at, factor in study.of_kind("environment")}
-        argv = filled(study, cell, load["command"], dsn)
-        if load["command"].split()[:1] == ["leadline"]:
+        argv = filled(study, cell, load["command"], dsn, standby)
+        if of_this(argv) != argv:
             return Command(of_this(argv), argv, env | {VARIABLE: "off"})
         return Command(argv, env=env)
     where, password = without_password(dsn)
@@ -52,8 +53,8 @@ def command_of(study: Study, cell: Cell, dsn: str, directory: Path, number: int,
 
 
 def of_this(argv: list[str]) -> list[str]:
-    """`leadline ...`: this one, whatever is in PATH; it is recorded as the leg."""
-    return [sys.executable, "-m", *argv] if argv[:1] == ["leadline"] else argv
+    """`leadline ...`: this one, whatever is in PATH; it is recorded as the leg. `leadline.study.NAME ...`: a trial of a ready study."""
+    return [sys.executable, "-m", *argv] if argv[:1] == ["leadline"] or (argv[:1] and argv[0].startswith(TRIALS)) else argv
 
 
 def load_capture(directory: Path, number: int, uid: str) -> Path:
@@ -84,7 +85,7 @@ def in_place(study: Study, cell: Cell, text: str) -> str:
     return text
 
 
-def filled(study: Study, cell: Cell, command: str, dsn: str) -> list[str]:
+def filled(study: Study, cell: Cell, command: str, dsn: str, standby: str = "") -> list[str]:
     """The words of a command. A level that is a command, alone in a word, may be several words; any other stays within its word."""
     of_commands = {f"{{{factor.name}}}": factor.text_of(cell[at]) for at, factor in study.of_kind("command")}
     out: list[str] = []
@@ -92,7 +93,7 @@ def filled(study: Study, cell: Cell, command: str, dsn: str) -> list[str]:
         if word in of_commands:
             out += shlex.split(of_commands[word])
         else:
-            out.append(in_place(study, cell, word).replace("{dsn}", without_password(dsn)[0] if dsn else ""))
+            out.append(in_place(study, cell, word).replace("{dsn}", without_password(dsn)[0] if dsn else "").replace("{standby}", standby))
     return out
 
 

@@ -254,8 +254,9 @@ class StudyRun(Registered):
                 raise
             problem = f"{e.message}: {e.detail}" if e.detail else e.message
         else:
-            command = loads.command_of(study, cell, dsn, self.directory, n, uid)
-            with self._watched(part, dsn, loads.server_capture(self.directory, n, uid)):
+            standby = self.servers.standby if self.servers is not None else ""
+            command = loads.command_of(study, cell, dsn, self.directory, n, uid, standby)
+            with self._watched(part, dsn, standby, loads.server_capture(self.directory, n, uid)):
                 started = now_us()
                 outcome = self.run_leg(uid, name, command.argv, inputs, env=command.env, shown=command.shown, makes=command.makes)
             problem = ended(outcome)
@@ -279,12 +280,12 @@ class StudyRun(Registered):
         return self.goes_on(leg)
 
     @contextmanager
-    def _watched(self, part: str, dsn: str, directory: Path) -> Iterator[None]:
+    def _watched(self, part: str, dsn: str, standby: str, directory: Path) -> Iterator[None]:
         """With a capture of the server, where there is one; of a leg that counts."""
         if part != "leg" or not dsn:
             yield
             return
-        with self._watcher.watching(dsn, directory):
+        with self._watcher.watching(dsn, directory, standby):
             yield
         if not self._watcher.problem:
             self.events.made("server", directory)
@@ -300,7 +301,7 @@ class StudyRun(Registered):
                 run_sql(dsn, [loads.in_place(self.study, cell, text) for text in step["sql"]], "reset")
             else:
                 uid, started = new_uid(), now_us()
-                argv = loads.filled(self.study, cell, step["command"], dsn)
+                argv = loads.filled(self.study, cell, step["command"], dsn, self.servers.standby if self.servers is not None else "")
                 env = environment_of(dsn) | {VARIABLE: "off"} if dsn else {}
                 outcome = self.run_leg(uid, "prepare", loads.of_this(argv) if dsn else argv, {"before": what}, env=env, shown=argv)
                 problem, number = ended(outcome), self._prepared
@@ -330,6 +331,9 @@ class StudyRun(Registered):
             value, why = self.value(metric.text, uid, outcome)
         elif metric.source == "pattern":
             value, why = figure_in(self.place, uid, metric.text)
+        elif metric.source == "link":
+            added = self.servers.added_rtt_ms() if self.servers is not None else None
+            value, why = (None, "what delays the pair did not say it") if added is None else positive(added)
         elif metric.source == "sql":
             value = after.get(metric.name)
             if value is not None and metric.difference:

@@ -14,6 +14,7 @@ from leadline.study.design import Study
 from leadline.units import seconds_of
 
 START_S, LEG_S, RESTART_S = 4.0, 3.0, 3.0  # a private server; what a leg takes besides its load; a restart
+LINK_S = 1.0  # until a standby streams through another link
 SCALE_BYTES, CAPTURE_BYTES, SERVER_BYTES = 16 << 20, 200_000, 120 << 20
 WATCH_BYTES = 700_000  # the capture of the server beside a leg
 WAL_BYTES = 1 << 30  # max_wal_size, where the design does not say
@@ -30,6 +31,7 @@ def seconds_of_study(study: Study, known: Mapping[str, float]) -> float | None:
         each = seconds_of(study.load["for"]) + seconds_of(study.load["warm_up"]) + LEG_S
     scale = sum(step.get("scale", 0) for step in study.prepare)
     databases = math.prod([len(factor.levels) for _, factor in study.of_kind("schema")] or [1])
+    each += LINK_S if study.of_kind("round_trip") else 0
     return float(legs * each + (START_S if study.needs_server and not study.dsn else 0) + scale * databases)
 
 
@@ -42,6 +44,7 @@ def bytes_of_study(study: Study) -> int:
         return captures
     captures += len(study.cells) * study.repetitions * WATCH_BYTES
     own = 0 if study.dsn else SERVER_BYTES + WAL_BYTES
+    own *= 2 if study.has_pair else 1
     return int(captures + versions * (own + scale * databases * SCALE_BYTES))
 
 
@@ -65,6 +68,7 @@ def smallest_effect(book: Book | None, study: Study) -> dict[str, Any] | None:
 def plan(study: Study, book: Book | None) -> dict[str, Any]:
     """Everything that `leadline study plan` prints."""
     comparisons = sum(len(factor.levels) - 1 for factor in study.factors) * sum(not metric.proves for metric in study.metrics)
+    private = "pair" if study.has_pair else "private" if study.needs_server else None
     return {
         "name": study.name, "question": study.question, "hypothesis": study.hypothesis, "needs": study.needs, "margin": study.margin,
         "factors": [{"name": one.name, "kind": one.kind, "levels": one.labels} for one in study.factors],
@@ -74,7 +78,7 @@ def plan(study: Study, book: Book | None) -> dict[str, Any]:
         "order": study.order, "seed": study.seed, "legs": len(study.cells) * study.repetitions, "comparisons": comparisons,
         "least_repetitions": enough(comparisons), "seconds": seconds_of_study(study, known_of(book, study)),
         "disk_bytes": bytes_of_study(study), "free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,
-        "smallest_effect": smallest_effect(book, study), "server": study.dsn or ("private" if study.needs_server else None),
+        "smallest_effect": smallest_effect(book, study), "server": study.dsn or private,
     }  # fmt: skip
 
 

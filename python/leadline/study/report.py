@@ -27,8 +27,9 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;color:var(--soft);font-size:.85r
 """
 
 
-def page(found: Mapping[str, Any], uid: str, levels: Sequence[OfLevel] = (), of_cells: Sequence[Limit] = ()) -> str:
-    """found: of studies.study. levels: where the time moved. of_cells: the busiest devices."""
+def page(found: Mapping[str, Any], uid: str, levels: Sequence[OfLevel] = (), of_cells: Sequence[Limit] = (),
+         plots: Sequence[str] = ()) -> str:  # fmt: skip
+    """found: of studies.study. levels: where the time moved. of_cells: the busiest devices. plots: HTML of curves."""
     design, judged = found["design"], found["judged"]
     title = escape(design["question"])
     parts = [f"<h1>{title}</h1>"]
@@ -42,6 +43,7 @@ def page(found: Mapping[str, Any], uid: str, levels: Sequence[OfLevel] = (), of_
         parts += [f'<p class="answer">{escape(text)}</p>' for text in dropped]
         empty = [one for one in judged["empty"] if not one["dropped"]]
         parts += [f'<p class="empty"><b>Empty cell</b> {escape(empty_text(one, design))}</p>' for one in empty]
+    parts += plots
     if judged is not None:
         for heading, rows in (("Effect of each factor", judged["effects"]), ("Cell by cell", judged["cells"]),
                               ("Interactions", judged["interactions"])):  # fmt: skip

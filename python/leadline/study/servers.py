@@ -18,12 +18,14 @@ from typing import Any
 import psycopg
 
 from leadline.book.experiments.cells import Cell
+from leadline.book.experiments.design import margin_of
 from leadline.engines.postgres.server import Binaries, PrivateServer, find_binaries
 from leadline.engines.postgres.server import settings as of_server
 from leadline.engines.postgres.server.binaries import host_dirs
 from leadline.engines.postgres.server.settings import Effect
 from leadline.errors import LeadlineError
-from leadline.study.design import Study
+from leadline.study.design import OF_PAIRS, Study
+from leadline.study.pair import Pair, Primary
 from leadline.study.places import Layout
 
 DATABASE = "leadline_study"
@@ -68,6 +70,15 @@ class Servers(ABC):
     @abstractmethod
     def restart(self) -> None: ...
 
+    @property
+    def standby(self) -> str:
+        """The DSN of the standby, where the study has a pair; else empty."""
+        return ""
+
+    def added_rtt_ms(self) -> float | None:
+        """What the link of a pair has added since the cell was set up."""
+        return None
+
     layout: Layout | None = None
 
     def settle(self, dsn: str) -> None:
@@ -110,6 +121,7 @@ class PrivateServers(Servers):
         self.tell, self.pg_bin = tell, pg_bin
         self.servers: dict[tuple[str, str], PrivateServer] = {}
         self.layouts: dict[str, Layout] = {}
+        self.pairs: dict[tuple[str, str], Pair] = {}
         self._all: dict[tuple[str, str], dict[tuple[str, ...], str]] = {}
         self.version: tuple[str, str] = ("", "")  # and the layout
 
@@ -120,10 +132,25 @@ class PrivateServers(Servers):
         layout = layouts[0][1].text_of(cell[layouts[0][0]]) if layouts else ""
         if not self.servers or (version, layout) != self.version:
             self._use(version, layout)
-        return super().set_up(cell)
+        found = super().set_up(cell)
+        if self.version in self.pairs:
+            of = {kind: factor.text_of(cell[at]) for kind in OF_PAIRS for at, factor in self.study.of_kind(kind)}
+            limit = of.get("replay_cpu", self.study.server.get("replay_cpu"))
+            share = margin_of(limit) if limit else None
+            self.pairs[self.version].set_up(of.get("round_trip", ""), share)
+        return found
+
+    @property
+    def standby(self) -> str:
+        return self.pairs[self.version].standby.dsn if self.version in self.pairs else ""
+
+    def added_rtt_ms(self) -> float | None:
+        return self.pairs[self.version].unlink() if self.version in self.pairs else None
 
     def _use(self, version: str, layout: str) -> None:
         if self.servers:
+            if self.version in self.pairs:
+                self.pairs[self.version].stop()
             self.servers[self.version].stop()
         key = (version, layout)
         self.databases = self._all.setdefault(key, {})
@@ -132,6 +159,8 @@ class PrivateServers(Servers):
         if key in self.servers:
             self.version = key
             self.servers[key].start()
+            if key in self.pairs:
+                self.pairs[key].start()
             return
         directory, major = (version, None) if "/" in version else (self.pg_bin, int(version) if version else None)
         binaries = _binaries(directory or self.study.server.get("pg_bin"), major)
@@ -139,13 +168,18 @@ class PrivateServers(Servers):
         if layout and layout not in self.layouts:
             self.layouts[layout] = self.layout = Layout(layout)
         directories = self.layouts[layout].directories if layout else {}
-        server = PrivateServer(binaries.bin_dir, directories.get("tables"), settings, wal_dir=directories.get("wal"))
+        if self.study.has_pair:
+            server: PrivateServer = Primary(binaries.bin_dir, settings)
+        else:
+            server = PrivateServer(binaries.bin_dir, directories.get("tables"), settings, wal_dir=directories.get("wal"))
         self.tell(f"starting a private PostgreSQL {binaries.version} ({binaries.source}); it is removed with the study")
         server.__enter__()
         self.servers[key], self.version = server, key
         if self.layout is not None:
             with self.connect() as connection:
                 self.layout.create(connection)
+        if isinstance(server, Primary):
+            self.pairs[key] = Pair(server, self.study.server.get("standby_settings", {}), self.tell)
 
     def dsn(self, database: str = "") -> str:
         return self.servers[self.version].dsn.replace("dbname=postgres", f"dbname={database or 'postgres'}")
@@ -171,6 +205,8 @@ class PrivateServers(Servers):
         self.servers[self.version].start()
 
     def close(self) -> None:
+        for pair in self.pairs.values():
+            pair.close()
         for server in self.servers.values():
             server.close()
         for layout in self.layouts.values():

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from leadline.errors import LeadlineError
 
@@ -31,9 +32,9 @@ class Watcher:
         self._process: subprocess.Popen[str] | None = None
 
     @contextmanager
-    def watching(self, dsn: str, directory: Path) -> Iterator[None]:
-        """While the block runs, the server is captured into the directory."""
-        self.problem = self._ask(json.dumps({"dsn": dsn, "folder": str(directory)}))
+    def watching(self, dsn: str, directory: Path, standby: str = "") -> Iterator[None]:
+        """While the block runs, the server is captured into the directory, with its standby if there is one."""
+        self.problem = self._ask(json.dumps({"dsn": dsn, "standbys": [standby] if standby else [], "folder": str(directory)}))
         try:
             yield
         finally:
@@ -75,11 +76,11 @@ def main() -> int:
     threading.Thread(target=read, daemon=True).start()
     while asked := lines.get():
         wanted = json.loads(asked)
-        _say(_take(wanted["dsn"], Path(wanted["folder"]), lines))
+        _say(_take(wanted, lines))
     return 0
 
 
-def _take(dsn: str, directory: Path, lines: queue.Queue[str]) -> str:
+def _take(wanted: dict[str, Any], lines: queue.Queue[str]) -> str:
     """Says that it has begun; gives the problem."""
     from leadline.probes.options import Options
     from leadline.probes.take import take_with
@@ -92,7 +93,10 @@ def _take(dsn: str, directory: Path, lines: queue.Queue[str]) -> str:
         _say("")
 
     try:
-        options = Options(dsn=dsn, for_s=LONGEST_S, out=directory, overwrite=True, probes=PROBES, keep_going=True)
+        options = Options(
+            dsn=wanted["dsn"], others=wanted["standbys"], for_s=LONGEST_S, out=Path(wanted["folder"]), overwrite=True, probes=PROBES,
+            keep_going=True,
+        )  # fmt: skip
         take_with(options, Silent(), lambda: not lines.empty(), ready)
     except LeadlineError as e:
         return f"{e.message}{f' ({e.detail})' if e.detail else ''}"

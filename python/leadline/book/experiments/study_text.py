@@ -94,8 +94,9 @@ def asked(found: Mapping[str, Any]) -> list[str]:
     what = load.get("command") or load.get("workload") or load.get("file") or "script"
     what += f", {count(load['clients'], 'client')}, {load['for']}" if "clients" in load else ""
     more = [f"margin {100 * design['margin']:g} %", count(design["repetitions"], "block"), f"seed {design['seed']}"]
+    private = "a private pair on this host (a loopback pair)" if design["server"].get("standby") else "a private one"
     said = {
-        "hypothesis": design["hypothesis"], "load": what, "design": ", ".join(more), "server": design["dsn"] or "a private one",
+        "hypothesis": design["hypothesis"], "load": what, "design": ", ".join(more), "server": design["dsn"] or private,
         "parts": ", ".join(uid[:5] for uid in found["parts"]), "seal": found["seal"],
     }  # fmt: skip
     if not design["dsn"] and "command" in load and not design["server"]:

@@ -24,6 +24,7 @@ WHAT = (
         "--layout", "layouts", multiple=True, metavar="NAME=PLACES",
         help="A layout of study storage: DIR, or '/mnt/a indexes=/mnt/b large_objects=/mnt/b wal=/mnt/c'; the first is the baseline.",
     ),
+    click.option("--round-trip", "round_trips", metavar="A,B", help="Round trips of a private pair to compare: 0,5ms,20ms."),
     click.option("--repetitions", type=BLOCKS, metavar="N", help=f"Blocks: how often each combination is run.  {OF_DESIGN}"),
     click.option("--for", "duration", metavar="TIME", help=f"How long each load runs.  {OF_DESIGN}"),
     click.option("--clients", type=click.IntRange(1, 10_000), metavar="N", help=f"Clients of the load.  {OF_DESIGN}"),
@@ -69,6 +70,8 @@ def study_of(name: str, given: dict[str, Any]) -> tuple[Study, str]:
         study = design.with_setting(study, given["settings"])
     if given["layouts"]:
         study = design.with_layouts(study, given["layouts"])
+    if given["round_trips"]:
+        study = design.with_round_trips(study, given["round_trips"])
     for cell in given["includes"]:
         study = design.include(study, cell)
     if given["repetitions"]:
@@ -102,9 +105,10 @@ def with_server(study: Study, given: dict[str, Any]) -> tuple[Study, str]:
         return study, ""
     if study.of_kind("version") or study.of_kind("layout"):
         raise LeadlineError("usage", "a study of versions or layouts runs on private servers", where="--server")
+    from leadline.study.design import on_named
     from leadline.study.servers import without_password
 
-    return replace(study, dsn=without_password(dsn)[0]), dsn
+    return replace(on_named(study), dsn=without_password(dsn)[0]), dsn
 
 
 def find_study(book: Any, text: str) -> Any:

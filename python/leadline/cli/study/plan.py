@@ -9,6 +9,8 @@ import click
 from leadline.cli.study.options import as_json, study_of, what, words_of
 
 MOST_BLOCKS = 3
+PRIVATE = {"private": "a private PostgreSQL, removed at the end", None: "none",
+           "pair": "a private pair on this host (a loopback pair), removed at the end"}  # fmt: skip
 
 
 @click.command(
@@ -26,6 +28,13 @@ def command(name: str, as_json: bool, **given: Any) -> int:
     """Show what a study will do: its cells, their order, how long it takes, how much disk it needs, and the smallest effect that it can
     show here, from the last `leadline study calibrate`. Nothing runs, and nothing is written.
     """
+    show(name, given, as_json)
+    click.echo(f"next: leadline study run {words_of(name, given)}", err=True)
+    return 0
+
+
+def show(name: str, given: dict[str, Any], as_json: bool) -> None:
+    """given: the options of a design (`what`)."""
     from dataclasses import replace
 
     from leadline.book.place import find_place
@@ -44,8 +53,6 @@ def command(name: str, as_json: bool, **given: Any) -> int:
         if book is not None:
             book.close()
     click.echo(to_json(found) if as_json else "\n".join(_lines(found)))
-    click.echo(f"next: leadline study run {words_of(name, given)}", err=True)
-    return 0
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
@@ -56,7 +63,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     metrics = ", ".join(f"{one['name']} ({one['better']} is better, margin {100 * one['margin']:g} %)" for one in found["metrics"])
     said = {
         "question": found["question"], "hypothesis": found["hypothesis"], "needs": found["needs"],
-        "server": {"private": "a private PostgreSQL, removed at the end", None: "none"}.get(found["server"], found["server"]),
+        "server": PRIVATE.get(found["server"], found["server"]),
         "measured": metrics,
         "trials": f"{count(len(found['cells']), 'cell')} in {count(found['repetitions'], 'block')}: {found['legs']} trials",
         "takes": f"about {duration(found['seconds'])}" if found["seconds"] is not None else "not known: the load is a command",

@@ -48,6 +48,11 @@ def command(name: str | None, resume: str | None, yes: bool, as_json: bool, **gi
 
     Exit code 0: the study ended, whatever its verdict; 2: error; 130: interrupted, and --resume goes on.
     """
+    return start(name, given, resume, yes, as_json)
+
+
+def start(name: str | None, given: dict[str, Any], resume: str | None, yes: bool, as_json: bool) -> int:
+    """given: the options of a design (`what`). Raises LeadlineError."""
     from leadline.book.experiments.legs import JOIN
     from leadline.book.place import find_place
 
@@ -86,8 +91,8 @@ def as_run(study: Study, given: dict[str, Any], dsn: str, *, name: str | None, r
     line = [verb, *([name] if name else []), *(f"--setting={one}" for one in given["settings"])]
     line += [f"--layout={one}" for one in given["layouts"]]
     line += [f"--include={one}" for one in given["includes"]]
-    options = {"repetitions": "repetitions", "duration": "for", "clients": "clients", "margin": "margin", "pg_bin": "pg-bin",
-               "restart": "restart"}  # fmt: skip
+    options = {"round_trips": "round-trip", "repetitions": "repetitions", "duration": "for", "clients": "clients", "margin": "margin",
+               "pg_bin": "pg-bin", "restart": "restart"}  # fmt: skip
     line += [f"--{option}={given[key]}" for key, option in options.items() if given.get(key)]
     line += [f"--resume={resume}"] if resume else [f"--seed={study.seed}"]
     shown = ["leadline", "study", *line, *([f"--server={study.dsn}"] if dsn else [])]

@@ -14,6 +14,7 @@ from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
     from leadline.study.moved import Limit, OfLevel
+    from leadline.study.round_trips import Mode
 
 pairs = click.option("--pairs", is_flag=True, help="Also compare all levels of a factor with each other, corrected together (Holm).")
 
@@ -40,20 +41,24 @@ def print_study(run: str, as_json: bool, pairs: bool = False) -> None:
     from leadline.book.experiments.study_text import lines
     from leadline.book.query import printable
     from leadline.output import to_json
+    from leadline.study import round_trips
     from leadline.study.moved import lines as moved_lines
 
-    row, found, levels, of_cells = found_study(run, pairs)
+    row, found, levels, of_cells, modes = found_study(run, pairs)
     if as_json:
         more = {"moved": [level.as_dict() for level in levels], "busiest": [asdict(limit) for limit in of_cells]}
+        more |= {"round_trips": [mode.as_dict() for mode in modes]}
         click.echo(to_json({"run": row["uid"], "study": found | more}))
     else:
-        click.echo("\n".join(printable(line) for text in [*lines(found), *moved_lines(levels, of_cells)] for line in text.split("\n")))
+        texts = [*lines(found), *round_trips.lines(modes), *moved_lines(levels, of_cells)]
+        click.echo("\n".join(printable(line) for text in texts for line in text.split("\n")))
     first = found["parts"][0][:5]
     click.echo(f"next: leadline study {'report' if found['verdict'] else 'run --resume'} {first}", err=True)
 
 
-def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str, Any], list[OfLevel], list[Limit]]:
-    """The run, the study, where the time moved, and the busiest device of each cell. pairs: also with all pairs of levels.
+def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str, Any], list[OfLevel], list[Limit], list[Mode]]:
+    """The run, the study, where the time moved, the busiest device of each cell, and latencies against the round trip of a pair.
+    pairs: also with all pairs of levels.
 
     Raises LeadlineError for a run that is none.
     """
@@ -61,6 +66,7 @@ def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str
     from leadline.book.experiments.studies import figures_in, study
     from leadline.book.query import Book
     from leadline.study.moved import captured, limits, moved
+    from leadline.study.round_trips import modes
 
     book = Book()
     try:
@@ -71,11 +77,11 @@ def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str
     if found is None:
         raise LeadlineError("usage", f"run {row['uid'][:5]} is no study that was registered", hint="leadline book list --kind study")
     if found["judged"] is None:
-        return row, found, [], []
+        return row, found, [], [], []
     if pairs:
         found["pairs"] = all_pairs(found["design"], figures_in(found))
     sums = captured(found, book.place.study_of(found["parts"][0]))
-    return row, found, moved(found, sums), limits(found, sums)
+    return row, found, moved(found, sums), limits(found, sums), modes(found)
 
 
 @click.command(
@@ -93,10 +99,11 @@ def report(run: str, output: Path | None, pairs: bool, force: bool, as_json: boo
     from leadline.output import to_json
     from leadline.replacing import write_whole
     from leadline.study.report import page
+    from leadline.study.round_trips import drawn
 
-    row, found, levels, of_cells = found_study(run, pairs)
+    row, found, levels, of_cells, modes = found_study(run, pairs)
     path = output or Path(f"study-{found['parts'][0][:5]}.html")
-    write_whole(path, page(found, row["uid"], levels, of_cells), "the report of the study", overwrite=force)
+    write_whole(path, page(found, row["uid"], levels, of_cells, drawn(modes)), "the report of the study", overwrite=force)
     click.echo(to_json({"run": row["uid"], "file": str(path)}) if as_json else str(path))
     return 0
 

@@ -2,5 +2,6 @@
 
 from leadline.engines.postgres.server.binaries import Binaries, find_binaries
 from leadline.engines.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.standby import Standby
 
-__all__ = ["Binaries", "PrivateServer", "find_binaries"]
+__all__ = ["Binaries", "PrivateServer", "Standby", "find_binaries"]

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -41,6 +41,18 @@ while [ -e "$1" ] && [ $n -lt 200 ]; do rm -rf -- "$1" 2>/dev/null; n=$((n+1)); 
 """
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def ends_with_us(number: int) -> Callable[[], None]:
+    """For preexec_fn: the kernel sends this signal to the child when the thread that starts it has ended. Call it in the parent."""
+    parent = os.getpid()
+
+    def after_fork() -> None:  # runs after the change of user, which would clear the signal
+        _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # died in between
+            os._exit(1)
+
+    return after_fork
 
 
 def watcher_of(directory: Path) -> subprocess.Popen[bytes]:
@@ -227,13 +239,6 @@ class PrivateServer:
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
         """A child as the server's user, in its own session (Ctrl-C must not reach it before us), that dies when we die."""
-        parent = os.getpid()
-
-        def after_fork() -> None:  # runs after the change of user, which would clear the signal
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
-            if os.getppid() != parent:  # died in between
-                os._exit(1)
-
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
         environment["LC_ALL"] = "C"
         with open(self.base_dir / "server.log", "ab") as log:
@@ -247,7 +252,7 @@ class PrivateServer:
                     cwd=self.data_dir.parent if self._given_data_dir is None else self.data_dir,
                     env=environment,
                     start_new_session=True,
-                    preexec_fn=after_fork,  # subprocess has no option for it; the server is started before threads are
+                    preexec_fn=ends_with_us(signal.SIGQUIT),  # subprocess has no option for it; the server is started before threads are
                     umask=0o077,
                     **arguments,
                 )
