@@ -49,6 +49,17 @@ def test_more_active_sessions_than_cpus(tmp_path: Path) -> None:
     assert [(e["event"], e["seconds"]) for e in found.evidence] == [("CPU", 320.08), ("WALSync", 80.0)]
 
 
+def test_a_rest_of_a_second_is_no_second_of_its_own(tmp_path: Path) -> None:
+    """A reading of the scheduler's counters covers a second, and the last one falls into the two passes after the last whole second."""
+    cap = SyntheticCapture(tmp_path, cpu_count=2, seconds=20.02)
+    for _ in range(6):
+        session = cap.add_session()
+        cap.sample(session, "active", "IO:WALSync", 0, 20.02)
+        cap.delta(session, 0.02, 20.02, cpu_run_ns=0, cpu_queue_ns=200_000_000)
+    # two readings of 0.2 s for each session end in the last second
+    assert "6.0 sessions were active on average (at most 7.1 in one second)" in one(cap, "AAS-SATURATED").statement
+
+
 def test_saturation_without_scheduler_times_says_so(tmp_path: Path) -> None:
     cap = SyntheticCapture(tmp_path, cpu_count=2, seconds=20)
     for _ in range(6):

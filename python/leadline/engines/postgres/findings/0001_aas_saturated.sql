@@ -16,14 +16,17 @@
 -- evaluable when: (select cpu_count from capture) > 0 | the number of CPUs the server may use is not known
 -- wrong when: the extra sessions wait on purpose (pg_sleep, a throttled vacuum) or for another machine (foreign tables, synchronous standby)
 with about as (select window_s, tier, cpu_count from capture),
+whole as (  -- what is left after the last whole second belongs to it: a few passes alone are no second
+  select ts_from, greatest(floor(window_s)::bigint - 1, 0) as last_second from capture
+),
 seen as (
-  select (t.ts - c.ts_from) // 1000000000 as second, min(t.ts) as ts_from, max(t.ts + t.period_ns) as ts_to, sum(t.period_ns) / 1e9 as seen_s
-  from tick t cross join capture c group by second
+  select least((t.ts - c.ts_from) // 1000000000, c.last_second) as second, min(t.ts) as ts_from, max(t.ts + t.period_ns) as ts_to, sum(t.period_ns) / 1e9 as seen_s
+  from tick t cross join whole c group by second
 ),
 active as (
-  select (d.ts - c.ts_from) // 1000000000 as second, count(*) filter (not from_counter) as samples, sum(weight_s) as db_s,
+  select least((d.ts - c.ts_from) // 1000000000, c.last_second) as second, count(*) filter (not from_counter) as samples, sum(weight_s) as db_s,
          coalesce(sum(weight_s) filter (where wait_class = 'CPU'), 0) as cpu_s, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s
-  from db_time d cross join capture c
+  from db_time d cross join whole c
   group by second
 ),
 excess as (
@@ -39,8 +42,8 @@ found as (
 ),
 by_class as (
   select d.wait_class, d.event, sum(d.weight_s) as seconds, count(*) as samples
-  from db_time d cross join capture c
-  where (d.ts - c.ts_from) // 1000000000 in (select second from excess)
+  from db_time d cross join whole c
+  where least((d.ts - c.ts_from) // 1000000000, c.last_second) in (select second from excess)
   group by all
 ),
 proof as (
