@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from conftest import no_oracle
+from incremental_backups import take_backups
 from leadline.cli import run
-from leadline.engines.postgres.server.binaries import wheel_dirs
-from leadline.engines.postgres.server.private import PrivateServer
 
 
 @pytest.fixture(scope="module")
-def backups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with `full`, `incremental` and `combined`, of a server of 18 with a temporary relation and an old file."""
-    found = [d for d in wheel_dirs() if d.major >= 17 and (d.bin_dir / "pg_combinebackup").exists()]
-    if not found:
-        no_oracle("no binaries of 17 or later with pg_combinebackup")
-    bin_dir = found[0].bin_dir
+def backups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `full`, `incremental` and `combined`, of a server of 18."""
     folder = tmp_path_factory.mktemp("backups")
-    settings = {"summarize_wal": True, "wal_level": "replica", "max_wal_senders": 4, "autovacuum": False}
-    with PrivateServer(bin_dir, settings=settings) as server:
-        def do(*command: object) -> None:
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
-            assert done.returncode == 0, done.stderr
-
-        take = [bin_dir / "pg_basebackup", "-d", server.dsn, "-c", "fast", "-D"]
-        with psycopg.connect(server.dsn, autocommit=True) as connection:
-            connection.execute("create table kept as select i as n from generate_series(1, 20000) i")
-            do(*take, folder / "full")
-            connection.execute("update kept set n = -n where n = 77")
-            do(*take, folder / "incremental", f"--incremental={folder}/full/backup_manifest")
-        do(bin_dir / "pg_combinebackup", folder / "full", folder / "incremental", "-o", folder / "combined")
-    yield folder
+    take_backups(folder, 18)
+    return folder
 
 
 def checked(capsys: pytest.CaptureFixture[str], *paths: Path, code: int = 0) -> dict[str, Any]:
@@ -46,25 +25,6 @@ def checked(capsys: pytest.CaptureFixture[str], *paths: Path, code: int = 0) -> 
     assert run(["page", "check", *map(str, paths), "--json"]) == code, capsys.readouterr().out
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
-
-
-def test_an_incremental_backup_is_not_called_sound(backups: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = checked(capsys, backups / "combined")
-    assert whole["problems"] == [] and "incremental backup" not in {of["kind"] for of in whole["summary"]["not_checked"]}
-    place = backups / "incremental"
-    found = checked(capsys, place, code=1)["summary"]
-    [told] = [of for of in found["not_checked"] if of["kind"] == "incremental backup"]
-    there = [path for path in place.rglob("INCREMENTAL.*") if path.is_file()]
-    assert told["files"] == len(there) > 100 and Path(told["first"]) in there
-    capsys.readouterr()
-    assert run(["page", "check", str(place)]) == 1
-    text = capsys.readouterr().out
-    assert f"not checked: {len(there):,} files of an incremental backup" in text and "pg_combinebackup" in text
-    assert "no problems\n" not in text
-    # One file of it, and a folder that has nothing else.
-    capsys.readouterr()
-    assert run(["page", "check", str(there[0]), "--json"]) == 2
-    assert "combine the backup with pg_combinebackup first" in json.loads(capsys.readouterr().out)["error"]["detail"]
 
 
 def test_tables_of_an_incremental_backup_are_not_read(backups: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,11 @@ use leadline_datadir::{
     SEGMENT_BYTES,
 };
 use leadline_errors::Error;
-use leadline_page::oracle;
 use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header};
+use leadline_page::{oracle, Wrong};
 
 use crate::error::{cannot_read, no_pages};
+use crate::incremental::{self, plain_path, Stored};
 use crate::layout::{layout_of, read_at, Layout};
 use crate::listing::entries;
 use crate::other::Other;
@@ -40,6 +41,8 @@ pub struct RelationFile {
     pub bytes: u64,
     /// How its pages are laid out.
     pub layout: Layout,
+    /// It is of an incremental backup: it has some blocks of the relation's file, in an order of its own.
+    pub incremental: bool,
 }
 
 impl RelationFile {
@@ -60,8 +63,7 @@ impl RelationFile {
             return Err(no_pages(path, "not a file"));
         }
         if let (Some(kind), None) = (passed::kind(path), block_size) {
-            let way = if kind == passed::INCREMENTAL { ": combine the backup with pg_combinebackup first" } else { "" };
-            return Err(no_pages(path, format!("a file without pages of a relation ({kind}){way}")));
+            return Err(no_pages(path, format!("a file without pages of a relation ({kind})")));
         }
         let file = File::open(path).map_err(read)?;
         let (engine, layout) = match Said::above(path)? {
@@ -85,7 +87,16 @@ impl RelationFile {
     pub fn read_block(&self, file: &File, block: u32) -> Result<Vec<u8>, Error> {
         let size = self.layout.block_size as usize;
         let mut page = vec![0; size];
-        let read = read_at(file, &mut page, u64::from(block) * size as u64);
+        let at = match self.stored(file)? {
+            None => u64::from(block) * size as u64,
+            Some(Err(wrong)) => return Err(no_pages(&self.path, wrong.to_string())),
+            Some(Ok(stored)) => stored.offset_of(block, self.layout.block_size).ok_or_else(|| {
+                let detail =
+                    format!("block {block} is not in this file of an incremental backup: it has {}", stored.listed());
+                no_pages(&self.path, detail)
+            })?,
+        };
+        let read = read_at(file, &mut page, at);
         let read = read.map_err(|source| cannot_read(&self.path, &source))?;
         if read < size {
             let blocks = self.bytes / size as u64;
@@ -100,6 +111,11 @@ impl RelationFile {
             return Err(no_pages(&self.path, detail));
         }
         Ok(page)
+    }
+
+    /// Which blocks it has, or what is wrong with what it says of that; none when it has all.
+    pub(crate) fn stored(&self, file: &File) -> Result<Option<Result<Stored, Wrong>>, Error> {
+        self.incremental.then(|| Stored::read(&self.path, file, self.layout)).transpose()
     }
 }
 
@@ -201,7 +217,9 @@ fn folder(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     for path in entries(path)? {
         let is_relation = path.file_name().and_then(|name| FileName::parse(name.to_str()?)).is_some();
         match fs::metadata(&path) {
-            Ok(about) if about.is_file() && is_relation && passed::kind(&path).is_none() => {
+            Ok(about)
+                if about.is_file() && (is_relation || plain_path(&path).is_some()) && passed::kind(&path).is_none() =>
+            {
                 found.files.push(named(&path, about.len(), layout));
             }
             // What is no regular file, and bears the name of a relation's, is a problem that the catalogs tell of.
@@ -213,8 +231,10 @@ fn folder(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
 }
 
 fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
-    let (relation, FileName { fork, segment, .. }) = of_path(path);
-    RelationFile { path: path.to_owned(), engine: Engine::Postgres, relation, fork, segment, bytes, layout }
+    let plain = plain_path(path);
+    let (relation, FileName { fork, segment, .. }) = of_path(plain.as_deref().unwrap_or(path));
+    let (path, incremental) = (path.to_owned(), plain.is_some());
+    RelationFile { path, engine: Engine::Postgres, relation, fork, segment, bytes, layout, incremental }
 }
 
 /// What pg_control says of pages.
@@ -271,6 +291,10 @@ fn first_page(path: &Path, file: &File, given: Option<u32>) -> Result<(Engine, O
     let header = Header::parse(start);
     if read == 0 || header.is_some_and(|h| h == Header::default()) {
         return Ok((Engine::Postgres, None));
+    }
+    if plain_path(path).is_some() {
+        let bytes = fs::metadata(path).map_or(0, |about| about.len());
+        return Ok((Engine::Postgres, incremental::block_size_of(start, bytes)));
     }
     match header.map(|h| (h.page_size() as u32, h.version())) {
         Some((size, 4)) if is_block_size(size) => return Ok((Engine::Postgres, Some(size))),

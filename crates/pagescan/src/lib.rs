@@ -9,6 +9,7 @@
 mod error;
 pub mod files;
 mod hole;
+mod incremental;
 mod layout;
 mod listing;
 mod lock;

@@ -49,9 +49,6 @@ const NAMES: &[(&str, &str)] = &[
     ("standby.signal", "server state"),
 ];
 
-/// What incremental backups (17 and later) have in place of a relation's file.
-pub const INCREMENTAL: &str = "incremental backup";
-
 /// What no server puts there.
 const UNKNOWN: &str = "unknown";
 
@@ -104,9 +101,6 @@ pub(crate) fn count_below(path: &Path, depth: u32, passed: &mut PassedOver) {
 /// What a file is when it has no pages of a relation; none when it may have, or nobody knows.
 pub(crate) fn kind(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_str().unwrap_or("");
-    if name.strip_prefix("INCREMENTAL.").is_some_and(|of| FileName::parse(of).is_some()) {
-        return Some(INCREMENTAL);
-    }
     // In base/pgsql_tmp or a folder in it, and in copies without these.
     let mut names = path.ancestors().take(3).filter_map(|path| path.file_name()?.to_str());
     if names.any(|name| name.starts_with("pgsql_tmp")) {
@@ -145,8 +139,6 @@ mod tests {
     fn files_of_a_server_are_known_by_name_and_place() {
         let of = |path: &str| kind(Path::new(path));
         for (path, wanted) in [
-            ("/b/base/5/INCREMENTAL.1259", INCREMENTAL),
-            ("/b/base/5/INCREMENTAL.1259_vm.2", INCREMENTAL),
             ("/b/pg_multixact/members/0000", "multixact"),
             ("/b/pg_xact/0000", "transaction status"),
             ("/b/pg_wal/000000010000000000000001", "WAL"),
@@ -163,6 +155,7 @@ mod tests {
             "/b/base/5/1259",
             "/b/base/5/1259_fsm.1",
             "/b/log/7",
+            "/b/base/5/INCREMENTAL.1259",
             "/b/base/5/INCREMENTAL.x",
             "/b/notes",
             "/b/base/5/t3_16384_fsm",

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::error::cannot_read;
 use crate::files::{find, Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
+use crate::incremental::Stored;
 use crate::layout::read_at;
 use crate::passed::PassedOver;
 use crate::reread::{check_fast, look_again, LOOKS};
@@ -81,6 +82,8 @@ pub struct Summary {
     pub absent: Vec<PathBuf>,
     /// Files that were not looked at.
     pub passed: PassedOver,
+    /// Files of an incremental backup among those that were: they have some blocks of their relation's file.
+    pub incremental: u64,
     /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
     pub shrunk: u64,
 }
@@ -142,6 +145,7 @@ impl Run {
     ) -> Result<Run, Error> {
         let Found { files, absent, passed } = find(paths, block_size)?;
         let total_bytes = files.iter().map(|f| f.bytes).sum();
+        let incremental = files.iter().filter(|f| f.incremental).count() as u64;
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
             total_bytes,
@@ -150,7 +154,13 @@ impl Run {
             running: AtomicUsize::new(threads),
             bytes: AtomicU64::new(0),
             problems: AtomicU64::new(0),
-            summary: Mutex::new(Summary { files: files.len() as u64, absent, passed, ..Summary::default() }),
+            summary: Mutex::new(Summary {
+                files: files.len() as u64,
+                incremental,
+                absent,
+                passed,
+                ..Summary::default()
+            }),
             error: Mutex::new(None),
             storing: Mutex::new(()),
             files,
@@ -229,6 +239,15 @@ impl Drop for Run {
     }
 }
 
+/// A file being read.
+struct Open {
+    file: File,
+    /// Parts of it may be holes.
+    sparse: bool,
+    /// Which blocks it has, where it does not have all, or why that is not known.
+    stored: Option<Result<Stored, Wrong>>,
+}
+
 /// One thread.
 struct Worker<'s> {
     shared: &'s Arc<Shared>,
@@ -240,17 +259,18 @@ struct Worker<'s> {
 impl Worker<'_> {
     fn work(&mut self, folder: Option<PathBuf>) -> Result<(), Error> {
         let mut tables = folder.map(|folder| Tables::create(&folder)).transpose()?;
-        let mut open: Option<(usize, File, bool)> = None;
+        let mut open: Option<(usize, Open)> = None;
         while let Some((number, offset)) = self.next_piece() {
             let shared = self.shared;
             let about = &shared.files[number];
-            let (file, sparse) = match open.take() {
-                Some((n, file, sparse)) if n == number => (file, sparse),
+            let opened = match open.take() {
+                Some((n, opened)) if n == number => opened,
                 _ => match File::open(&about.path) {
-                    // Who writes tables has a row for each page, also of a hole.
                     Ok(file) => {
-                        let sparse = tables.is_none() && is_sparse(&file);
-                        (file, sparse)
+                        let stored = about.stored(&file)?;
+                        // Who writes tables has a row for each page, also of a hole.
+                        let sparse = tables.is_none() && stored.is_none() && is_sparse(&file);
+                        Open { file, sparse, stored }
                     }
                     Err(e) if e.kind() == ErrorKind::NotFound => {
                         self.summary.vanished += u64::from(offset == 0);
@@ -268,10 +288,30 @@ impl Worker<'_> {
                     self.report(&about.path, 0, "unknown", wrong);
                 }
             }
-            if !sparse || !self.hole(number, about, &file, offset) {
-                self.piece(number, about, &file, offset, tables.as_mut())?;
+            let stored = match &opened.stored {
+                None => None,
+                Some(Ok(stored)) => {
+                    if let Some(wrong) =
+                        stored.wrong_length(about.layout.block_size, about.bytes).filter(|_| offset == 0)
+                    {
+                        self.report(&about.path, 0, "file", wrong);
+                    }
+                    Some(stored)
+                }
+                // Which blocks its pages are is not known.
+                Some(Err(wrong)) => {
+                    if offset == 0 {
+                        self.report(&about.path, 0, "file", wrong.clone());
+                    }
+                    shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
+                    open = Some((number, opened));
+                    continue;
+                }
+            };
+            if !opened.sparse || !self.hole(number, about, &opened.file, offset) {
+                self.piece(number, about, &opened.file, stored, offset, tables.as_mut())?;
             }
-            open = Some((number, file, sparse));
+            open = Some((number, opened));
         }
         if let Some(tables) = tables {
             let rows = tables.close(&self.shared.storing)?;
@@ -323,6 +363,7 @@ impl Worker<'_> {
         number: usize,
         about: &RelationFile,
         file: &File,
+        stored: Option<&Stored>,
         offset: u64,
         mut tables: Option<&mut Tables>,
     ) -> Result<(), Error> {
@@ -339,13 +380,16 @@ impl Worker<'_> {
                 break; // else the page behind is being added, or its end is missing
             }
         }
-        let first = (offset / size as u64) as u32;
+        let block_at = |at: u64| match stored {
+            Some(stored) => stored.block_at(at, about.layout.block_size),
+            None => Some((at / size as u64) as u32),
+        };
         let pages = buffer.get_mut(..read).unwrap_or_default();
-        for (block, page) in (first..).zip(pages.chunks_exact_mut(size)) {
+        for (at, page) in (offset..).step_by(size).zip(pages.chunks_exact_mut(size)) {
+            let Some(block) = block_at(at) else { continue };
             let fork_block = about.fork_block(block);
             let mut verdict = look(page, about, fork_block);
             if !verdict.wrong.is_empty() {
-                let at = u64::from(block) * size as u64;
                 let read = |page: &mut [u8]| matches!(read_at(file, page, at), Ok(n) if n == page.len());
                 let is_sound = |v: &Verdict| v.wrong.is_empty();
                 let changed;
@@ -368,12 +412,12 @@ impl Worker<'_> {
         }
         let whole = read / size * size;
         self.summary.shrunk += u64::from(read < there);
-        if whole < read {
+        if whole < read && stored.is_none() {
             let found = format!("{} bytes", read - whole);
             let wanted = format!("{size} bytes");
             let wrong =
                 Wrong { class: "short", what: "page at the end of the file", item: None, offset: 0, wanted, found };
-            self.report(&about.path, first + (whole / size) as u32, "unknown", wrong);
+            self.report(&about.path, ((offset + whole as u64) / size as u64) as u32, "unknown", wrong);
         }
         self.summary.bytes += read as u64;
         self.shared.bytes.fetch_add(there as u64, Relaxed);

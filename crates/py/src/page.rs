@@ -318,6 +318,7 @@ impl PageRun {
             shrunk: summary.shrunk,
             absent: summary.absent.into_iter().map(shown).collect(),
             not_checked: summary.passed.into_iter().map(not_checked).collect(),
+            incremental: summary.incremental,
         })
     }
 }
@@ -348,6 +349,7 @@ struct Finished<'py> {
     shrunk: u64,
     absent: Vec<String>,
     not_checked: Vec<NotChecked>,
+    incremental: u64,
 }
 
 #[derive(IntoPyObject)]

@@ -133,7 +133,8 @@ class PageRunSummary(TypedDict):
     """What was seen, in sum. checksums: pages whose checksum was compared. kinds, classes, rows: pages, problems and rows by name.
 
     vanished: files that were gone when their turn came; absent: links of tablespaces that lead nowhere; shrunk: parts of files that
-    became shorter meanwhile; not_checked: files that have no pages of a relation, or none that can be checked.
+    became shorter meanwhile; not_checked: files that have no pages of a relation; incremental: files of an incremental backup, which have
+    some blocks of a relation's file.
     """
 
     files: int
@@ -148,6 +149,7 @@ class PageRunSummary(TypedDict):
     shrunk: int
     absent: list[str]
     not_checked: list[NotChecked]
+    incremental: int
 
 @final
 class PageRun:

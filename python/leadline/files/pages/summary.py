@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leadline._core.pages import NotChecked
     from leadline.files.pages.run import Summary
 
-INCREMENTAL, UNKNOWN = "incremental backup", "unknown"  # crates/pagescan/src/passed.rs
+UNKNOWN = "unknown"  # crates/pagescan/src/passed.rs
 
 
 def _read(summary: Summary) -> list[str]:
@@ -29,6 +29,9 @@ def _read(summary: Summary) -> list[str]:
         lines.append(f"{count(summary['vanished'], 'file')} disappeared before being read: dropped by the running server")
     if summary["shrunk"]:
         lines.append("some files were truncated while being read: the removed part is not included in these figures")
+    if summary["incremental"]:
+        files = count(summary["incremental"], "file")
+        lines.append(f"{files} of an incremental backup: blocks that did not change are in an earlier one")
     lines += [f"not scanned: {link} points to a missing tablespace" for link in summary["absent"]]
     return [*lines, *_not_checked(summary["not_checked"])]
 
@@ -36,10 +39,6 @@ def _read(summary: Summary) -> list[str]:
 def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
     """What has no pages of relations on one line; what may have, each on a line of its own, with an example."""
     told = {of_kind["kind"]: of_kind for of_kind in passed}
-    if found := told.pop(INCREMENTAL, None):
-        yield f"not checked: {count(found['files'], 'file')} of an incremental backup, such as"
-        yield f"  {found['first']}"
-        yield "  combine the backups with pg_combinebackup, then check the result"
     unknown = told.pop(UNKNOWN, None)
     if told:
         kinds = ", ".join(f"{of_kind['files']:,} {of_kind['kind']}" for of_kind in told.values())
@@ -51,19 +50,20 @@ def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
 
 
 def is_part(summary: Summary) -> bool:
-    """Whether there are pages that could not be checked: of an incremental backup, or of a tablespace that is not there."""
-    return bool(summary["absent"]) or any(of_kind["kind"] == INCREMENTAL for of_kind in summary["not_checked"])
+    """Whether there are pages that could not be checked: those of a tablespace that is not there."""
+    return bool(summary["absent"])
 
 
 def check_text(summary: Summary) -> str:
     """Pages by kind, then problems by class, or that there are none."""
     lines = _read(summary)
     lines.append(f"checksums verified on {count(summary['checksums'], 'page')}")
+    is_all = not is_part(summary) and not summary["incremental"]
     classes = sorted(summary["classes"].items())
     if classes:
         lines.append("problems: " + ", ".join(f"{number:,} {name}" for name, number in classes))
     else:
-        lines.append("no problems in what was checked" if is_part(summary) else "no problems")
+        lines.append("no problems" if is_all else "no problems in what was checked")
     return "\n".join(lines)
 
 
