@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from conftest import Server, fetched_or_skip, in_memory, is_running, wait_until
 from leadline.errors import LeadlineError
 from leadline.study import design, pair
 from leadline.study.named_pair import check
+from leadline.study.outage import outage
 from leadline.study.servers import PrivateServers
 from standby import Standby
 
@@ -174,6 +176,25 @@ def test_a_commit_that_waits_for_the_standby_has_the_round_trip(tmp_path: Path) 
     assert "a private pair on this host (a loopback pair)" in text and "Latency against the round trip" in text
     leadline("study", "report", "last", "-o", "r.html")
     assert "p99 ms, loopback pair" in (tmp_path / "r.html").read_text()
+
+
+def test_an_outage_ends_with_all_replayed_and_the_connection_as_it_was() -> None:
+    with in_memory():
+        of = servers(PAIR.replace('synchronous_standby_names = "*", ', 'wal_keep_size = "1GB", '))
+        try:
+            dsn, _ = of.set_up(("0",))
+            was = ask(of.standby, "show primary_conninfo")
+            ask(dsn, "create table line (n int)")
+            script = "insert into line select generate_series(1, 100);"
+            given = Namespace(primary=dsn, standby=of.standby, cut=1.0, before=0.5, most=60.0, rate=50.0, script=script)
+            found = outage(given)
+            assert found["outage_s"] >= 1.0 and found["lag_bytes"] > 0 and found["made_per_s"] > 0
+            assert found["reached_s"] is not None and found["caught_up_s"] is not None
+            assert ask(of.standby, "show primary_conninfo") == was
+            with pytest.raises(LeadlineError, match="the load ended too early"):
+                outage(Namespace(**vars(given) | {"script": f"{script} select 1 / 0;"}))
+        finally:
+            of.close()
 
 
 @pytest.fixture

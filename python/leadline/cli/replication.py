@@ -109,6 +109,7 @@ def study(
 
     \b
     commit-modes  what each level of synchronous_commit costs, by the round trip
+    outage        how long a standby takes to catch up, and its forecast
 
     With --primary, the round trip is that of your network: only the settings are compared, on that server.
     """

@@ -41,16 +41,16 @@ def print_study(run: str, as_json: bool, pairs: bool = False) -> None:
     from leadline.book.experiments.study_text import lines
     from leadline.book.query import printable
     from leadline.output import to_json
-    from leadline.study import round_trips
+    from leadline.study import outages, round_trips
     from leadline.study.moved import lines as moved_lines
 
     row, found, levels, of_cells, modes = found_study(run, pairs)
     if as_json:
         more = {"moved": [level.as_dict() for level in levels], "busiest": [asdict(limit) for limit in of_cells]}
-        more |= {"round_trips": [mode.as_dict() for mode in modes]}
+        more |= {"round_trips": [mode.as_dict() for mode in modes], "outages": outages.as_dicts(found)}
         click.echo(to_json({"run": row["uid"], "study": found | more}))
     else:
-        texts = [*lines(found), *round_trips.lines(modes), *moved_lines(levels, of_cells)]
+        texts = [*lines(found), *round_trips.lines(modes), *outages.lines(found), *moved_lines(levels, of_cells)]
         click.echo("\n".join(printable(line) for text in texts for line in text.split("\n")))
     first = found["parts"][0][:5]
     click.echo(f"next: leadline study {'report' if found['verdict'] else 'run --resume'} {first}", err=True)
@@ -98,12 +98,14 @@ def report(run: str, output: Path | None, pairs: bool, force: bool, as_json: boo
     """Write a study as one HTML file that opens offline: the answer first, the effects with their intervals, where the time moved."""
     from leadline.output import to_json
     from leadline.replacing import write_whole
+    from leadline.study import outages
     from leadline.study.report import page
     from leadline.study.round_trips import drawn
 
     row, found, levels, of_cells, modes = found_study(run, pairs)
     path = output or Path(f"study-{found['parts'][0][:5]}.html")
-    write_whole(path, page(found, row["uid"], levels, of_cells, drawn(modes)), "the report of the study", overwrite=force)
+    plots = [*drawn(modes), *outages.drawn(found)]
+    write_whole(path, page(found, row["uid"], levels, of_cells, plots), "the report of the study", overwrite=force)
     click.echo(to_json({"run": row["uid"], "file": str(path)}) if as_json else str(path))
     return 0
 
