@@ -63,11 +63,11 @@ def page_held_while_the_wal_is_written(g: Ground) -> Iterator[Truth]:
     """Eight sessions change rows of one page. The buffers of the WAL are full and the disk is slow: who changes the page holds it until
     there is room for its record."""
     settings = {"wal_buffers": "32kB", "wal_sync_method": "open_datasync", "synchronous_commit": False}
-    server = on_a_slow_disk(g, 50, **settings)
+    server = on_a_slow_disk(g, 8, **settings)
     server.sql("create table counters (id int, v text); insert into counters select n, '' from generate_series(1, 8) n")
 
     def count(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("update counters set v = repeat(md5(random()::text), 6) where id = 1 + pg_backend_pid() % 8")
+        db.execute("update counters set v = repeat(md5(random()::text), 12) where id = 1 + pg_backend_pid() % 8")
 
     work_there(g, server, "clicks", count, 8)
     yield lambda: [Expected("LWLOCK-HOLDER-IO", "holders waiting for LWLock:WALWrite", None, ("page of public.counters",), "medium")]
