@@ -725,6 +725,58 @@ def test_a_slot_that_soon_loses_its_wal(cap: SyntheticCapture) -> None:
     assert "pg_stat_replication" in found.action and "drop" not in found.action and "max_slot_wal_keep_size =" not in found.action
 
 
+def of_standby(cap: SyntheticCapture, name: str, is_copy: bool = False) -> None:
+    for metric, value in {"in_recovery": 1, "is_copy": is_copy}.items():
+        cap.stat("pg_replication_slots", metric, value, value, obj=name)
+
+
+def test_a_slot_of_a_standby_that_nobody_reads(cap: SyntheticCapture) -> None:
+    slot(cap, "member_2", 5 * GB, 5 * GB, active=False)
+    of_standby(cap, "member_2")
+    found = one(cap, "SLOT-KEEPS-WAL")
+    assert found.severity == "medium"
+    assert found.statement == "Replication slot member_2 keeps 4.7 GB of WAL on this standby; nobody reads it; it did not grow"
+    assert "Patroni" in found.action and "pg_drop_replication_slot('member_2')" in found.action
+
+
+def test_a_slot_that_a_standby_copies_from_the_primary(cap: SyntheticCapture) -> None:
+    """Nobody may read or drop it there."""
+    slot(cap, "cdc", 5 * GB, 5 * GB + 60e6, active=False)
+    of_standby(cap, "cdc", is_copy=True)
+    slot(cap, "still", 5 * GB, 5 * GB, active=False)
+    of_standby(cap, "still", is_copy=True)
+    found = one(cap, "SLOT-KEEPS-WAL")
+    assert (found.subject, found.severity) == ("replication slot cdc", "low")
+    assert "on this standby; it is the copy of a slot of the primary; it grew by 57.2 MB" in found.statement
+    assert "Find its reader there." in found.action and "pg_drop_replication_slot" not in found.action
+
+
+LIMIT = "lost WAL that its reader still needed (max_slot_wal_keep_size is 64 MB)"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says", "does", "severity"),
+    [
+        ({}, f"Physical slot west {LIMIT}: nobody", "base backup", "medium"),
+        ({"is_new": 1}, f"{LIMIT}, in this capture: nobody", "base backup", "high"),
+        ({"is_logical": 1, "is_idle": 1}, "for idle_replication_slot_timeout: nobody", "first copy", "medium"),
+        ({"is_logical": 1, "is_conflict": 1, "in_recovery": 1}, "of this standby was invalidated by", "hot_standby_feedback", "medium"),
+    ],
+)
+def test_a_slot_that_is_lost(cap: SyntheticCapture, flags: dict[str, int], says: str, does: str, severity: str) -> None:
+    """It keeps no WAL, whatever its position says."""
+    cap.setting("max_slot_wal_keep_size", 64, unit="MB")
+    slot(cap, "west", 5 * GB, 5 * GB + 60e6, active=False)
+    cap.stat("pg_replication_slots", "is_lost", float(not flags.pop("is_new", 0)), 1, obj="west")
+    for metric, value in flags.items():
+        cap.stat("pg_replication_slots", metric, value, value, obj="west")
+    slot(cap, "east", 1e6, 1e6, active=True)
+    cap.stat("pg_replication_slots", "is_lost", 0, 0, obj="east")
+    [found] = rows(cap, "SLOT-LOST", "SLOT-KEEPS-WAL")
+    assert (found.id, found.subject, found.severity) == ("SLOT-LOST", "replication slot west", severity)
+    assert says in found.statement and does in found.action and "pg_drop_replication_slot('west')" in found.action
+
+
 def test_a_working_server_keeps_what_max_wal_size_allows(cap: SyntheticCapture) -> None:
     cap.setting("max_wal_size", 8192)
     slot(cap, "standby", 2 * GB, 3 * GB, active=True)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from conftest import in_memory, wait_until
+from host_changes import control_group, loop_disk, writes_limited
 from standby import Standby
 
 from matrix.ground import Ground
 from matrix.scenario import Expected, Truth, scenario
+from matrix.scenarios.wal import WAL_KEPT, fill_segments
+
+
+def streams(g: Ground) -> None:
+    wait_until(lambda: g.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the stream")
 
 
 def stands_by(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
@@ -87,7 +96,7 @@ def beside_its_standby(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
     reader = stands_by(g, standby)
     g.target = g.server.private
     g.options["others"] = [standby.dsn]
-    wait_until(lambda: g.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the stream")
+    streams(g)
     return reader
 
 
@@ -145,3 +154,23 @@ def standby_that_falls_behind(g: Ground) -> Iterator[Truth]:
 
         yield truth
         reader.execute("rollback")
+
+
+
+@scenario(settings={**WAL_KEPT, "wal_keep_size": "1GB"}, thresholds={"slot_bytes": 50e6})
+def slot_of_a_standby_that_nobody_reads(g: Ground) -> Iterator[Truth]:
+    """A slot was made on a standby for a receiver that is gone. The primary has none."""
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = stands_by(g, standby)
+        streams(g)
+        reader.execute("select pg_create_physical_replication_slot('member', true)")
+        fill_segments(g, 5)
+        at = g.sql("select pg_current_wal_flush_lsn()::text")[0][0]
+        wait_until(lambda: reader.execute("select pg_last_wal_replay_lsn() >= %s::pg_lsn", [at]).fetchone() == (True,), what="replay")
+        kept = "select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), restart_lsn)::float8 from pg_replication_slots"
+
+        def truth() -> list[Expected]:
+            figures = {"retained_bytes": reader.execute(kept).fetchone()[0]}  # type: ignore[index]
+            return [Expected("SLOT-KEEPS-WAL", "replication slot member", None, ("on this standby; nobody",), "medium", figures)]
+
+        yield truth

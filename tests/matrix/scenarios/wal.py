@@ -108,6 +108,34 @@ def slot_that_nobody_reads(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("SLOT-KEEPS-WAL", "replication slot forgotten", figures={"retained_bytes": g.sql(kept)[0][0]})]
 
 
+@scenario(settings={**WAL_KEPT, "max_slot_wal_keep_size": "32MB"}, beside=("CKPT-REQUESTED",), never=("SLOT-KEEPS-WAL",))
+def slot_that_has_lost_its_wal(g: Ground) -> Iterator[Truth]:
+    """The limit of a slot was reached, and its WAL was removed. A second one lost its WAL while it was captured."""
+    g.sql("select pg_create_physical_replication_slot('west', true)")
+    fill_segments(g, 5)
+    g.sql("checkpoint")
+    g.sql("select pg_create_physical_replication_slot('east', true)")
+
+    def lose() -> None:
+        for _ in range(5):
+            g.sql("insert into w select repeat('x', 1000) from generate_series(1, 14000)")
+            g.sql("select pg_switch_wal()")
+        g.sql("checkpoint")
+
+    g.later(0.2, lose)
+
+    def truth() -> list[Expected]:
+        lost = dict(g.sql("select slot_name, wal_status from pg_replication_slots"))
+        assert lost == {"west": "lost", "east": "lost"}
+        says = ("Physical slot east lost WAL", "in this capture")
+        return [
+            Expected("SLOT-LOST", "replication slot east", None, says, "high"),
+            Expected("SLOT-LOST", "replication slot west", None, (), "medium"),
+        ]
+
+    yield truth
+
+
 @scenario(settings={"archive_mode": "on", "archive_command": "false", **WAL_KEPT}, thresholds={"archive_waiting": 3})
 def archiver_that_fails(g: Ground) -> Iterator[Truth]:
     """archive_command fails each time; finished segments pile up."""

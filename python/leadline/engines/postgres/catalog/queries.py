@@ -125,11 +125,16 @@ VIEWS: tuple[StatView, ...] = (
            from pg_stat_replication s""",
         ("application_name", "client_addr", "pid"),
     ),
-    StatView(
+    StatView(  # safe_wal_size: a standby counts it from a position that does not move there
         "pg_replication_slots",
         """select s.*, age(s.xmin) as xmin_age, age(s.catalog_xmin) as catalog_xmin_age,
-                  case when not pg_is_in_recovery() then pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn) end as retained_bytes
-           from pg_replication_slots s""",
+                  r.is as in_recovery, r.is and to_jsonb(s) ->> 'synced' = 'true' as is_copy,
+                  case when not r.is then s.safe_wal_size end as safe_wal_size,
+                  s.slot_type = 'logical' as is_logical, s.wal_status = 'lost' as is_lost,
+                  to_jsonb(s) ->> 'conflicting' = 'true' as is_conflict, to_jsonb(s) ->> 'invalidation_reason' = 'idle_timeout' as is_idle,
+                  pg_wal_lsn_diff(case when r.is then greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
+                                       else pg_current_wal_lsn() end, s.restart_lsn) as retained_bytes
+           from pg_replication_slots s cross join (select pg_is_in_recovery() as is) r""",
         ("slot_name",),
     ),
     StatView(
