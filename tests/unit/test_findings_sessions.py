@@ -364,6 +364,17 @@ def test_a_session_that_is_old_by_the_clock(cap: SyntheticCapture, state: str, c
     assert [(f.subject, f.severity) for f in found] == ([("pid 816", "low")] if is_old else [])
 
 
+def test_a_slot_that_has_the_snapshots_of_a_standby(cap: SyntheticCapture) -> None:
+    """The standby is there: its report is what ends the horizon, not the slot."""
+    sender = cap.walsender("west")
+    for metric, value in {"xmin_age": 3_000_000, "active": 1, "is_logical": 0, "active_pid": cap.pids[sender]}.items():
+        cap.stat("pg_replication_slots", metric, value, value, obj="west_slot")
+    found = one(cap, "XMIN-HORIZON")
+    assert found.subject == "replication slot west_slot"
+    assert "replication slot west_slot (xmin, standby feedback of west) keeps rows" in found.statement
+    assert "hot_standby_feedback" in found.action and "pg_drop_replication_slot" not in found.action
+
+
 def test_a_slot_that_nothing_reads_is_old_by_the_clock(cap: SyntheticCapture) -> None:
     cap.stat("pg_replication_slots", "xmin_age", 10, 12, obj="standby2")
     since = cap.wall_us(-5 * HOUR) / 1e6

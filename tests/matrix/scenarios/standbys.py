@@ -73,22 +73,39 @@ def replay_waits_for_a_lock(g: Ground) -> Iterator[Truth]:
         yield lambda: [Expected("REPLAY-CONFLICT", "replay", g.window.seconds, says, "medium")]
 
 
+def keeps_an_old_snapshot(g: Ground, reader: psycopg.Connection[Any], seen: str) -> None:
+    """A report on the standby has had its snapshot for 300 transactions. The query `seen` shows it on the primary."""
+    g.target = g.server.private
+    for setting in ("hot_standby_feedback = on", "wal_receiver_status_interval = 1"):
+        reader.execute(f"alter system set {setting}")  # type: ignore[arg-type]
+    reader.execute("select pg_reload_conf()")
+    reader.execute("begin isolation level repeatable read; select count(*) from pg_class")
+    wait_until(lambda: g.sql(seen)[0][0] is not None, what="the standby's feedback")
+    with g.server.connect() as db:
+        for _ in range(300):
+            db.execute("select txid_current()")
+
+
 @scenario(thresholds={"horizon_xids": 200})
 def old_snapshot_of_a_standby(g: Ground) -> Iterator[Truth]:
     """hot_standby_feedback is on, and a report on the standby has an old snapshot: the primary keeps dead rows for it."""
     with in_memory(), Standby(g.server.private) as standby:
-        reader = stands_by(g, standby)
-        g.target = g.server.private
-        reader.execute("alter system set hot_standby_feedback = on")
-        reader.execute("alter system set wal_receiver_status_interval = 1")
-        reader.execute("select pg_reload_conf()")
-        reader.execute("begin isolation level repeatable read; select count(*) from pg_class")
-        wait_until(lambda: g.sql("select 1 from pg_stat_replication where backend_xmin is not null"), what="the standby's feedback")
-        with g.server.connect() as db:
-            for _ in range(300):
-                db.execute("select txid_current()")
         age = "select max(age(backend_xmin))::float8 from pg_stat_replication"
+        keeps_an_old_snapshot(g, stands_by(g, standby), age)
         yield lambda: [Expected("XMIN-HORIZON", "standby feedback of walreceiver", figures={"age_xids": g.sql(age)[0][0]})]
+
+
+@scenario(thresholds={"horizon_xids": 200})
+def old_snapshot_of_a_standby_with_a_slot(g: Ground) -> Iterator[Truth]:
+    """The same of a standby that uses a slot: the slot has its horizon, and must not be dropped for that."""
+    g.sql("select pg_create_physical_replication_slot('west', true)")
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = stands_by(g, standby)
+        reader.execute("alter system set primary_slot_name = 'west'")
+        age = "select age(xmin)::float8 from pg_replication_slots"
+        keeps_an_old_snapshot(g, reader, age)
+        says = ("xmin, standby feedback of walreceiver",)
+        yield lambda: [Expected("XMIN-HORIZON", "replication slot west", None, says, figures={"age_xids": g.sql(age)[0][0]})]
 
 
 def beside_its_standby(g: Ground, standby: Standby) -> psycopg.Connection[Any]:

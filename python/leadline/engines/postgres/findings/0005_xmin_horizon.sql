@@ -40,6 +40,9 @@ recorded as (  -- as the server gave them, last reading; walsenders that were sa
          arg_max(value, ts) filter (where metric = 'catalog_xmin_age')::bigint as catalog_age,
          arg_max(value, ts) filter (where metric = 'prepared_age_s') as prepared_s,
          arg_max((ts + c.wall_offset_ns) / 1e9 - value, ts) filter (where metric = 'inactive_since') as inactive_s,
+         -- a standby that uses a slot reports its snapshots to the slot, not to its walsender
+         coalesce(arg_max(value, ts) filter (metric = 'active') = 1 and arg_max(value, ts) filter (metric = 'is_logical') = 0, false) as is_read,
+         arg_max(value, ts) filter (metric = 'active_pid') as reader,
          max(ts) as ts
   from server_stat cross join capture c
   where view in ('pg_replication_slots', 'pg_prepared_xacts')
@@ -49,13 +52,14 @@ recorded as (  -- as the server gave them, last reading; walsenders that were sa
 listed as (
   select object, case view when 'pg_replication_slots' then 'replication slot ' when 'pg_prepared_xacts' then 'prepared transaction '
                    else 'standby feedback of ' end || object as holder,
-         case view when 'pg_replication_slots' then 'slot' when 'pg_prepared_xacts' then 'prepared' else 'standby' end as kind,
-         case view when 'pg_prepared_xacts' then 'transaction' when 'pg_stat_replication' then 'backend_xmin'
+         case view when 'pg_replication_slots' then if(is_read and all_age is not null, 'feedback', 'slot') when 'pg_prepared_xacts' then 'prepared' else 'standby' end as kind,
+         case when view = 'pg_prepared_xacts' then 'transaction' when view = 'pg_stat_replication' then 'backend_xmin'
+                   when is_read and all_age is not null then 'xmin, standby feedback of ' || coalesce(nullif(s.name, ''), 'pid ' || reader::bigint)
                    else case when coalesce(catalog_age, -1) > coalesce(all_age, -1) then 'catalog_xmin' else 'xmin' end end as what,
          case view when 'pg_prepared_xacts' then split_part(object, '/', 1) when 'pg_replication_slots' then if(all_age is null, '', null) end as datname,
          greatest(all_age, catalog_age) as age, coalesce(prepared_s, inactive_s) as age_s,
          null::bigint as statement_id, 1 as samples, ts as ts_from, ts as ts_to
-  from recorded
+  from recorded left join (select pid, any_value(application_name) as name from session_sample where backend_type = 'walsender' group by pid) s on s.pid = reader
   where greatest(all_age, catalog_age) is not null
 ),
 holder as (
@@ -103,7 +107,7 @@ select 'XMIN-HORIZON' as id,
        || case when holders > 1 then format('; {} more hold a horizon this old', holders - 1) else '' end
        || case when q.query is not null then '; it runs or last ran: ' || left(regexp_replace(q.query, '\s+', ' ', 'g'), 120) else '' end as statement,
        null::double as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to, evidence,
-       to_json({pid: case when kind = 'session' then pid end, slot: case when kind = 'slot' then pg_literal(object) end, standby: case when kind = 'standby' then holder end,
+       to_json({pid: case when kind = 'session' then pid end, slot: case when kind = 'slot' then pg_literal(object) end, standby: case when kind in ('standby', 'feedback') then holder end,
                 gid: case when kind = 'prepared' then pg_literal(regexp_extract(object, '^[^/]*/(.*)$', 1)) end, gid_database: case when kind = 'prepared' then split_part(object, '/', 1) end}) as facts
 from found left join statement q using (statement_id)
 order by subject
