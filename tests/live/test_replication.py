@@ -18,7 +18,7 @@ from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.probes.take import take
-from replicating import MB, taken
+from replicating import MB, streaming, taken
 from standby import Standby
 
 pytestmark = pytest.mark.live
@@ -26,10 +26,8 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture(params=[13, 18])
 def pair(request: pytest.FixtureRequest, fresh_server: Callable[..., Server]) -> Iterator[tuple[Server, Standby]]:
-    server = fresh_server(request.param)
-    with Standby(server.private) as standby:
-        wait_until(lambda: server.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the stream")
-        yield server, standby
+    with streaming(fresh_server(request.param)) as both:
+        yield both
 
 
 def at_standby(standby: Standby, query: str) -> Any:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from conftest import Server, wait_until
 from findings_synthetic import SyntheticCapture
 from leadline.probes.options import Options
 from leadline.probes.take import take_with
 from leadline.progress import Silent
+from standby import Standby
 
 MB = 1 << 20
+
+
+@contextmanager
+def streaming(server: Server) -> Iterator[tuple[Server, Standby]]:
+    """The server and a standby that follows it."""
+    with Standby(server.private) as standby:
+        wait_until(lambda: server.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the stream")
+        yield server, standby
 
 
 def taken(path: Path, meanwhile: Callable[[], object], **options: Any) -> Path:

@@ -100,3 +100,46 @@ def test_a_standby_that_is_promoted(tmp_path: Path) -> None:
     for n in range(6, 10):
         position(cap, n + 0.5, 2, in_recovery=False, insert_lsn=(106 + n) * MB, flush_lsn=(106 + n) * MB)
     assert list(lag(cap)) == [n + 0.5 for n in range(6)]
+
+
+def failover(cap: SyntheticCapture, old_until_s: int) -> None:
+    """Node 1 makes 1 MB a second and is read until then. Node 2 replays it 3 s late, takes over at 10 s, and makes WAL until 40 s; node 3
+    stays a standby, of node 2 from then on, and is 1 s late."""
+    for n in range(old_until_s):
+        position(cap, n, 1, in_recovery=False, flush_lsn=(100 + n) * MB)
+    for n in range(40):
+        if n < 10:
+            position(cap, n + 0.5, 2, in_recovery=True, replay_lsn=(100 + max(n - 3, 0)) * MB, flush_lsn=(100 + n) * MB)
+        else:
+            position(cap, n + 0.5, 2, in_recovery=False, flush_lsn=(100 + n) * MB)
+        position(cap, n + 0.75, 3, in_recovery=True, replay_lsn=(100 + max(n - 1, 0)) * MB, flush_lsn=(100 + n) * MB)
+
+
+def test_a_failover_while_it_is_captured(tmp_path: Path) -> None:
+    """Who makes the WAL changes: a standby is compared with the old primary, then with the new one, which was read for longer."""
+    cap = SyntheticCapture(tmp_path, rate_hz=10)
+    failover(cap, old_until_s=10)
+    found = lag(cap)
+    assert [at for at in found if at % 1 == 0.5] == [n + 0.5 for n in range(10)]  # node 2, while it was a standby
+    assert found[8.5]["lag_bytes"] == 3 * MB and found[8.5]["lag_s"] == pytest.approx(3.5)
+    assert found[8.75]["lag_bytes"] == found[30.75]["lag_bytes"] == 1 * MB
+    assert found[30.75]["lag_s"] == pytest.approx(1.25)
+
+
+def test_two_servers_that_make_wal_at_once(tmp_path: Path) -> None:
+    """The old primary lives on after a promotion: nobody knows which of them a standby follows."""
+    cap = SyntheticCapture(tmp_path, rate_hz=10)
+    failover(cap, old_until_s=40)
+    found = lag(cap)
+    assert max(found) < 10.5 and found[8.5]["lag_bytes"] == 3 * MB
+
+
+def test_a_primary_that_cannot_be_read_for_a_while(tmp_path: Path) -> None:
+    """It restarts, or the way to it is cut: what it makes meanwhile is not known, so a standby is not said to be behind by nothing."""
+    cap = SyntheticCapture(tmp_path, rate_hz=10)
+    for n in (*range(10), *range(20, 30)):
+        position(cap, n, 1, in_recovery=False, flush_lsn=(100 + n) * MB)
+    for n in range(30):
+        position(cap, n + 0.5, 2, in_recovery=True, replay_lsn=(100 + min(n, 9 if n < 20 else n)) * MB, flush_lsn=(100 + n) * MB)
+    found = lag(cap)
+    assert [at for at in found if 9 < at < 21] == [9.5, 10.5, 11.5, 20.5]

@@ -2,7 +2,7 @@
 -- title: pg_stat_replication does not show how far a standby is behind
 -- question: While the standby was behind, did the primary's replay_lag say so, or did it stand still, say nothing, or say too much?
 -- domain: replication
--- needs: replication_lag, replication_position, walsender, replication_node
+-- needs: replication_lag, walsender, replication_node
 -- unit: seconds in which the view was wrong (no cost in database time)
 -- cost: none
 -- threshold: blind_lag_s = 2 (seconds behind, or as the view says; less is within the interval of reports and nobody's alarm)
@@ -16,7 +16,7 @@ with standby as (  -- with more than one of either, nobody knows which walsender
 ),
 sender as (
   select * from walsender
-  where node = (select node from replication_position where not in_recovery group by node order by count(*) desc, node limit 1)
+  where (ts, node) in (select ts, node from replication_lag where not is_standby)  -- of the server that makes the WAL at that time
     and not is_logical and state in ('streaming', 'catchup') and (select count(distinct pid) from walsender where not is_logical and state in ('streaming', 'catchup')) = 1
 ),
 truth as (select l.ts, l.lag_s from replication_lag l join standby using (node) where l.is_standby),
