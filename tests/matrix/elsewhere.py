@@ -6,7 +6,6 @@ from leadline.findings import all_findings
 
 BY_HAND = "needs the packets of another host (on a way within one host each is met twice); its test is in tests/unit/test_findings_wire.py"
 TRACES = "needs a kernel trace; planted in tests/live/host/test_findings_live_kernel.py"
-STANDBY = "needs a standby; its test is in tests/unit/test_findings_replication.py"
 
 ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "FAILING-CALL-STORM": "needs a kernel trace; planted in tests/live/host/test_trace.py",
@@ -26,7 +25,5 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "WIRE-RETRANSMITS": "needs the packets of a way that loses some; planted in tests/live/test_wire_losses.py",
     "DELAYED-ACK": "needs a client that waits for the acknowledgement of half a message; planted in tests/live/test_wire.py",
     "POOLER-WAIT": "needs the packets on both sides of a pooler; planted in tests/live/test_pooler.py",
-    "LAG-BLIND": STANDBY,
-    "REPLAY-SATURATED": STANDBY,
     "WIRE-MYSQL-HASH": "needs a MySQL server that is asked without TLS; its test is in tests/unit/test_findings_wire.py",
 }

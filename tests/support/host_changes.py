@@ -97,14 +97,15 @@ def loop_disk() -> Iterator[tuple[Path, str]]:
 
 
 @contextmanager
-def writes_limited(device: str, writes_per_s: int) -> Iterator[Path]:
-    """A control group whose processes may write so often. All of them end before it."""
-    if not (BLKIO / "blkio.throttle.write_iops_device").exists():
+def writes_limited(device: str, per_s: int, direction: str = "write") -> Iterator[Path]:
+    """A control group whose processes may write so often, or read. All of them end before it."""
+    limit = f"blkio.throttle.{direction}_iops_device"
+    if not (BLKIO / limit).exists():
         pytest.skip("control groups of version 1 do not limit I/O here")
     group = BLKIO / f"leadline-test-{os.getpid()}"
     group.mkdir()
     try:
-        (group / "blkio.throttle.write_iops_device").write_text(f"{device} {writes_per_s}")
+        (group / limit).write_text(f"{device} {per_s}")
         yield group
     finally:
         wait_until(lambda: not (group / "cgroup.procs").read_text(), what="the end of its processes")

@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from conftest import Server, wait_until
 from leadline.engines.postgres.server import PrivateServer
@@ -15,10 +16,10 @@ from psycopg import pq
 
 
 class Standby(PrivateStandby):
-    """Conflicts with queries never cancel them."""
+    """Conflicts with queries never cancel them. own: settings that the primary does not have."""
 
-    def __init__(self, primary: PrivateServer) -> None:
-        super().__init__(primary, {"max_standby_streaming_delay": -1})
+    def __init__(self, primary: PrivateServer, data_dir: Path | None = None, **own: str) -> None:
+        super().__init__(primary, {"max_standby_streaming_delay": -1} | own, data_dir)
 
 
 class Receiver(threading.Thread):

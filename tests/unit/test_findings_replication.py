@@ -1,4 +1,4 @@
-"""REPLAY-PAUSED and STANDBY-BEHIND: a clean capture gives no row, a planted one exactly one, by hand computation."""
+"""Findings of replication: a clean capture gives no row, a planted one exactly one, by hand computation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture, rows
+from findings_synthetic import SyntheticCapture, one, rows
 
 MB = 1 << 20
 
@@ -171,3 +171,122 @@ def test_replay_that_keeps_up_is_not_saturated(cap: SyntheticCapture) -> None:
         memory = {"tier": "shm", "replay_lsn": lsn - 100, "flush_lsn": lsn, "record_lsn": 5, "startup_wait": 0}
         cap.add("replication_position", ts=cap.ts(at), node=2, in_recovery=True, **memory)
     assert rows(cap, "REPLAY-SATURATED") == []
+
+
+def startup(cap: SyntheticCapture, run_s: float, queue_s: float, wait: str | None = None) -> None:
+    """The target is a standby: what the scheduler counts of its startup process each second, and what it waits for."""
+    process = cap.add_session(backend_type="startup", pid=99)
+    cap.sample(process, None, wait, 0, 60)
+    cap.delta(process, 0, 60, cpu_run_ns=round(run_s * 1e9), cpu_queue_ns=round(queue_s * 1e9))
+
+
+def target_is(cap: SyntheticCapture, node: int) -> None:
+    """The servers of `cap` are numbered anew: this one is the target, number 1."""
+    for table in ("replication_position", "replication_node", "replay_record"):
+        for row in cap._rows.get(table, []):
+            row["node"] = 1 if row["node"] == node else 2
+
+
+def test_replay_that_gets_no_cpu(cap: SyntheticCapture) -> None:
+    """It runs for 0.5 s of each second and is ready to run for the rest: it is not the CPU that is too slow."""
+    replaying(cap, lambda at: 0)
+    target_is(cap, 2)
+    startup(cap, 0.5, 0.5)
+    [found] = rows(cap, "REPLAY-CPU-STARVED", "REPLAY-SATURATED")
+    assert (found.id, found.severity, found.cost_s) == ("REPLAY-CPU-STARVED", "medium", pytest.approx(30))
+    assert found.statement == (
+        "Replay was ready to run and had no CPU for 30.0 s (50 % of the time in which it had work; it ran for 30.0 s), on 4 CPUs; "
+        "at the end this standby was 30.0 s behind"
+    )
+    assert "renice -n -10 -p 99" in found.action
+
+
+def test_replay_that_its_quota_stops(cap: SyntheticCapture) -> None:
+    """A capture of the standby without a connection: nobody knows how far it is behind."""
+    startup(cap, 0.1, 0.9)
+    cap.add("process", process_id=5, pid=99, comm="postgres", cgroup="/pod")
+    cap.add("cgroup_delta", ts=cap.ts(60), dt_ns=60 * 10**9, cgroup="/pod", throttled_ns=50 * 10**9, cpu_max_milli=100)
+    [found] = rows(cap, "REPLAY-CPU-STARVED")
+    assert (found.severity, found.cost_s) == ("medium", pytest.approx(54))
+    assert "its control group /pod (0.10 CPUs) was stopped by its quota for 50.0 s" in found.statement
+    assert "Raise the CPU limit of control group /pod" in found.action and "renice" not in found.action
+
+
+@pytest.mark.parametrize(
+    "run_s, queue_s, wait",
+    [
+        pytest.param(0.95, 0.05, None, id="it runs"),
+        pytest.param(0.01, 0.01, "Activity:RecoveryWalStream", id="it has no work"),
+        pytest.param(0.1, 0.08, "IO:DataFileRead", id="it waits for the disk"),
+    ],
+)
+def test_replay_that_gets_the_cpu_that_it_needs(cap: SyntheticCapture, run_s: float, queue_s: float, wait: str | None) -> None:
+    startup(cap, run_s, queue_s, wait)
+    assert rows(cap, "REPLAY-CPU-STARVED") == []
+
+
+def test_replay_that_runs_all_the_time_is_saturated_and_not_starved(cap: SyntheticCapture) -> None:
+    replaying(cap, lambda at: 0)
+    target_is(cap, 2)
+    startup(cap, 0.95, 0.05)
+    [found] = rows(cap, "REPLAY-CPU-STARVED", "REPLAY-SATURATED")
+    assert found.id == "REPLAY-SATURATED"
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_replay_that_reads_data_files(cap: SyntheticCapture, node: int) -> None:
+    """Half of the time, for one table. The settings are those of the target."""
+    replaying(cap, lambda at: 7 if at % 1 < 0.45 else 0)
+    for row in cap._rows["replay_record"]:
+        row |= {"spcnode": 1663, "dbnode": 5, "relfilenode": 16400}
+    cap.setting("recovery_prefetch", "off")
+    cap.setting("maintenance_io_concurrency", 10)
+    if node == 1:
+        target_is(cap, 2)
+    cap.add("replication_node", node=3, name="db3:5432", system_identifier="1")
+    [found] = rows(cap, "REPLAY-IO-BOUND", "REPLAY-SATURATED")
+    assert (found.id, found.subject, found.severity) == ("REPLAY-IO-BOUND", "standby db2:5432", "medium")
+    assert found.cost_s == pytest.approx(30, abs=0.2)
+    assert "waited 30.0 s for reads of data files (50 % of the 60.0 s in which it worked), 30.0 s of it for 1663/5/16400" in found.statement
+    assert ("recovery_prefetch is off, maintenance_io_concurrency 10" in found.statement) == (node == 1)
+    assert ("ALTER SYSTEM SET recovery_prefetch = try" in found.action) == (node == 1)
+
+
+def test_reads_that_had_ended_are_no_reads(cap: SyntheticCapture) -> None:
+    """Half of the time it shows a read. For 12 s of these 30 it had been woken and had no CPU: it was ready to run for 0.4 s of each
+    second, of which its samples without a wait show 0.2."""
+    replaying(cap, lambda at: 7 if at % 1 < 0.45 else 0)
+    target_is(cap, 2)
+    startup(cap, 0.3, 0.4)
+    found = one(cap, "REPLAY-IO-BOUND")
+    assert found.cost_s == pytest.approx(18, abs=0.3)
+
+
+def test_replay_that_reads_now_and_then_is_not_bound(cap: SyntheticCapture) -> None:
+    replaying(cap, lambda at: 7 if at % 1 < 0.15 else 0)
+    assert rows(cap, "REPLAY-IO-BOUND") == []
+
+
+def receiving(cap: SyntheticCapture, wait: str, part: int) -> None:
+    """The target is a standby: its walreceiver waits so for so many of ten passes, else for WAL."""
+    process = cap.add_session(backend_type="walreceiver", pid=98)
+    cap.cycle(process, [(None, wait, part), (None, "Activity:WalReceiverMain", 10 - part)], 0, 60)
+
+
+def test_a_walreceiver_that_waits_for_its_disk(cap: SyntheticCapture) -> None:
+    standby(cap, lambda at: 90 + 2 * at, lambda at: 100 + 2 * at)
+    for row in cap._rows["replication_position"]:
+        if row["node"] == 2:
+            row["flush_lsn"] = row["replay_lsn"]
+    target_is(cap, 2)
+    receiving(cap, "IO:WALSync", 7)
+    [found] = rows(cap, "WALRECEIVER-FSYNC")
+    assert (found.severity, found.cost_s) == ("medium", pytest.approx(42))
+    assert "waited 42.0 s (70 % of its time) for its WAL to be on the disk; up to 10.00 MB were received" in found.statement
+    assert found.evidence[0]["unflushed_bytes"] == 10 * MB
+
+
+@pytest.mark.parametrize(("wait", "part"), [("IO:WALSync", 4), ("IPC:Something", 9)])
+def test_a_walreceiver_that_has_time_left(cap: SyntheticCapture, wait: str, part: int) -> None:
+    receiving(cap, wait, part)
+    assert rows(cap, "WALRECEIVER-FSYNC") == []

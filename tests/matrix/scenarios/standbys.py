@@ -117,6 +117,25 @@ def beside_its_standby(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
     return reader
 
 
+def beside_its_primary(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
+    """From now on the standby is captured, and its primary with it. Gives a session on the standby."""
+    reader = stands_by(g, standby)
+    g.options["others"] = [g.server.private.dsn]
+    streams(g)
+    return reader
+
+
+def process_of(reader: psycopg.Connection[Any], backend_type: str) -> int:
+    query = "select pid from pg_stat_activity where backend_type = %s"
+    return int(wait_until(lambda: reader.execute(query, [backend_type]).fetchone(), what=backend_type)[0])
+
+
+def falls_behind(reader: psycopg.Connection[Any], megabytes: float) -> None:
+    """Until so much WAL waits for replay."""
+    waiting = "select pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::float8"
+    wait_until(lambda: reader.execute(waiting).fetchone()[0] >= megabytes * 1048576, what="a backlog")  # type: ignore[index]
+
+
 def name_of(standby: Standby) -> str:
     return f"standby {standby.socket_dir}:{standby.port}"
 
@@ -173,7 +192,6 @@ def standby_that_falls_behind(g: Ground) -> Iterator[Truth]:
         reader.execute("rollback")
 
 
-
 @scenario(settings={**WAL_KEPT, "wal_keep_size": "1GB"}, thresholds={"slot_bytes": 50e6})
 def slot_of_a_standby_that_nobody_reads(g: Ground) -> Iterator[Truth]:
     """A slot was made on a standby for a receiver that is gone. The primary has none."""
@@ -191,3 +209,145 @@ def slot_of_a_standby_that_nobody_reads(g: Ground) -> Iterator[Truth]:
             return [Expected("SLOT-KEEPS-WAL", "replication slot member", None, ("on this standby; nobody",), "medium", figures)]
 
         yield truth
+
+
+@scenario(window_s=8.0, beside=("IDLE-IN-XACT", "STANDBY-BEHIND"))
+def lag_that_the_view_does_not_show(g: Ground) -> Iterator[Truth]:
+    """Replay of a standby waits for a reader, and nothing more is written. The standby reports each 10 s only: replay_lag stands still."""
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = beside_its_standby(g, standby)
+        makes_seen(g, reader, "create table seen (id int)")
+        reader.execute("begin; lock table seen in access share mode")
+        since: list[int] = []
+        shown: list[tuple[int, float | None]] = []
+
+        def alter() -> None:
+            g.sql("alter table seen add column more int")
+            since.append(time.monotonic_ns())
+
+        def look(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+            [lag] = db.execute("select extract(epoch from replay_lag)::float8 from pg_stat_replication").fetchone() or (None,)
+            shown.append((time.monotonic_ns(), lag))
+            stop.wait(0.02)
+
+        g.later(0, alter)
+        g.repeat("look", look)
+
+        def truth() -> list[Expected]:
+            wrong_s = 0.0
+            for (ts, lag), (after, _) in pairwise(shown):
+                behind_s = (ts - since[0]) / 1e9
+                if ts <= g.window.ts_to and behind_s >= 2 and 2 * (lag or 0) < behind_s:
+                    wrong_s += (min(after, g.window.ts_to) - ts) / 1e9
+            return [Expected("LAG-BLIND", name_of(standby), None, ("as replay_lag when the standby was",), figures={"wrong_s": wrong_s})]
+
+        yield truth
+        reader.execute("rollback")
+
+
+@scenario(window_s=8.0, thresholds={"saturated_lag_s": 1}, busy=True, beside=("STANDBY-BEHIND",))
+def replay_that_searches_a_large_cache(g: Ground) -> Iterator[Truth]:
+    """Tables are truncated all the time. The standby has a far larger cache than the primary: replay searches all of it each time."""
+    with in_memory(), Standby(g.server.private, shared_buffers="4GB") as standby:
+        reader = beside_its_standby(g, standby)
+        made: set[int] = set()
+        replayed: list[tuple[float, float]] = []
+
+        def read() -> None:
+            row = reader.execute("select (pg_last_wal_replay_lsn() - '0/0')::float8").fetchone()
+            replayed.append((time.monotonic(), row[0] if row else 0))
+
+        def truncate(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+            pid = db.info.backend_pid
+            if pid not in made:
+                db.execute(f"create table queue{pid} (id int)")  # type: ignore[arg-type]
+                made.add(pid)
+            db.execute(f"truncate queue{pid}")  # type: ignore[arg-type]
+
+        g.repeat("jobs", truncate, 2)
+        falls_behind(reader, 0.2)
+        g.later(0.1, read)
+        g.later(7.6, read)
+
+        def truth() -> list[Expected]:
+            [(first_s, first), (last_s, last)] = replayed
+            figures = {"replayed_bytes_per_s": (last - first) / (last_s - first_s)}
+            return [Expected("REPLAY-SATURATED", name_of(standby), None, ("Transaction COMMIT",), "medium", figures)]
+
+        yield truth
+
+
+@scenario(window_s=8.0, busy=True, beside=("STANDBY-BEHIND", "CGROUP-THROTTLED"), never=("REPLAY-SATURATED",))
+def replay_at_a_cpu_quota(g: Ground) -> Iterator[Truth]:
+    """The startup process of a standby may use a thirtieth of a CPU, and rows are inserted faster than that replays them."""
+    with in_memory(), control_group("cpu", "3000", "cpu.cfs_quota_us", "cpu.max") as group, Standby(g.server.private) as standby:
+        reader = beside_its_primary(g, standby)
+        g.sql("create table entry (id int)")
+        pid = process_of(reader, "startup")
+        (group / "cgroup.procs").write_text(str(pid))
+
+        def insert(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+            db.execute("insert into entry select generate_series(1, 2000)")
+            stop.wait(0.005)
+
+        g.repeat("import", insert)
+        falls_behind(reader, 10)
+        queue = g.run_queue([pid])
+        yield lambda: [Expected("REPLAY-CPU-STARVED", "replay", queue(), ("at the end this standby was",), "medium")]
+
+
+def forget_pages(folder: Path) -> None:
+    """The files of this folder are on their disk, and not in the page cache any more."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+NO_IMAGES = {"full_page_writes": False}
+
+
+@scenario(settings=NO_IMAGES, window_s=8.0, beside=("STANDBY-BEHIND", "DURABILITY-OFF", "DEVICE-SATURATED", "REPLAY-CPU-STARVED"))
+def replay_on_a_disk_that_reads_slowly(g: Ground) -> Iterator[Truth]:
+    """The startup process of a standby may read 60 times a second. Rows are updated all over a table of which its cache holds little."""
+    g.sql("create table big (id int, pad text) with (fillfactor = 50)")
+    g.sql("insert into big select n, repeat('x', 900) from generate_series(1, 24000) n")
+    [[pages]] = g.sql("select pg_relation_size('big') / 8192")
+    own = {"shared_buffers": "1MB"} | ({"recovery_prefetch": "off"} if g.major >= 15 else {})
+    disk, device = g.stack.enter_context(loop_disk())
+    with writes_limited(device, 60, "read") as group, Standby(g.server.private, disk / "data", **own) as standby:
+        reader = beside_its_primary(g, standby)
+        pid = process_of(reader, "startup")
+        forget_pages(standby.data_dir / "base")
+        (group / "cgroup.procs").write_text(str(pid))
+        some = f"select array_agg(format('(%s,1)', (random() * {pages - 1})::int)::tid) from generate_series(1, 20)"
+
+        def update(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+            db.execute(f"update big set id = id + 1 where ctid = any (({some})::tid[])")  # type: ignore[arg-type]
+            stop.wait(0.05)
+
+        g.repeat("app", update)
+        falls_behind(reader, 0.05)
+        asleep = g.asleep([pid])
+        says = ("s of it for public.big", *(["recovery_prefetch is off"] if g.major >= 15 else []))
+        yield lambda: [Expected("REPLAY-IO-BOUND", name_of(standby), asleep(), says, "medium")]
+
+
+@scenario(window_s=6.0, beside=("STANDBY-BEHIND", "DEVICE-SATURATED", "STORAGE-SLOW", "REPLAY-CPU-STARVED"))
+def walreceiver_on_a_slow_disk(g: Ground) -> Iterator[Truth]:
+    """The walreceiver of a standby may write 20 times a second, and has to flush each time. The primary writes all the time."""
+    disk, device = g.stack.enter_context(loop_disk())
+    own = {"fsync": "on", "wal_recycle": "off", "max_wal_size": "64MB", "min_wal_size": "32MB"}
+    with writes_limited(device, 20) as group, Standby(g.server.private, disk / "data", **own) as standby:
+        reader = beside_its_primary(g, standby)
+        pid = process_of(reader, "walreceiver")
+        (group / "cgroup.procs").write_text(str(pid))
+
+        def write_some(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+            db.execute("select pg_logical_emit_message(true, 'test', repeat('x', 2000))")
+
+        g.repeat("load", write_some)
+        streams(g)
+        asleep = g.asleep([pid])
+        yield lambda: [Expected("WALRECEIVER-FSYNC", "walreceiver", asleep(), ("could not be replayed yet",))]

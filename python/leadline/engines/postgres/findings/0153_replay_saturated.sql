@@ -8,6 +8,7 @@
 -- threshold: saturated_share = 0.9 (of the time with WAL to replay in which it neither waits nor is idle)
 -- threshold: saturated_lag_s = 2 (seconds behind at the end; a burst or a checkpoint takes less)
 -- threshold: saturated_backlog_s = 2 (seconds with WAL to replay; with less nobody knows a trend)
+-- threshold: saturated_queue = 0.1 (of its working time in which it was ready to run and had no CPU: then it is REPLAY-CPU-STARVED)
 -- threshold: saturated_far_s = 60 (seconds behind: then it is high)
 -- silent unless: exists (from replication_lag where is_standby and lag_s >= getvariable('saturated_lag_s'))
 -- wrong when: a bulk load runs that soon ends, or the process waits for a CPU that others use
@@ -23,6 +24,9 @@ top as (
 ),
 busy as (
   select node, sum(seconds) as backlog_s, sum(seconds) filter (works) / sum(seconds) as share, count(*) as samples from work group by node having sum(seconds) > 0
+),
+starved as (  -- known of the target only
+  select 1 as node from replay_cpu having sum(queue_s) >= getvariable('saturated_queue') * sum(run_s + queue_s + wait_s)
 ),
 trend as (
   select node, arg_max(lag_s, ts) as end_s, arg_min(lag_s, ts) as first_s, arg_max(lag_bytes, ts) as end_bytes, min(ts) as ts_from, max(ts) as ts_to,
@@ -40,5 +44,5 @@ select 'REPLAY-SATURATED' as id, case when end_s >= getvariable('saturated_far_s
        to_json({is_index: record like 'Btree%' or record like 'Gin%' or record like 'Gist%' or record like 'Hash%', is_image: record like 'XLOG FPI%'}) as facts
 from busy b join trend t using (node) left join top using (node) join replication_node n using (node)
 where share >= getvariable('saturated_share') and backlog_s >= getvariable('saturated_backlog_s') and end_s >= getvariable('saturated_lag_s')
-  and end_s > first_s and made_per_s > replay_per_s
+  and end_s > first_s and made_per_s > replay_per_s and node not in (select node from starved)
 order by end_s desc, subject

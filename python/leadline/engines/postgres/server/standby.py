@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,11 +24,11 @@ and (sync_state <> 'async' or current_setting('synchronous_standby_names') = '')
 class Standby(PrivateServer):
     """Made while the primary is stopped for a moment. The primary's WAL must not lie in a directory of its own.
 
-    settings: on top of those of the primary.
+    settings: on top of those of the primary. data_dir: where it is made, as of any private server.
     """
 
-    def __init__(self, primary: PrivateServer, settings: Mapping[str, object] | None = None) -> None:
-        super().__init__(primary.bin_dir, settings={"primary_conninfo": primary.dsn} | dict(settings or {}))
+    def __init__(self, primary: PrivateServer, settings: Mapping[str, object] | None = None, data_dir: str | Path | None = None) -> None:
+        super().__init__(primary.bin_dir, data_dir, {"primary_conninfo": primary.dsn} | dict(settings or {}))
         self.primary = primary
 
     def _initdb(self) -> None:
