@@ -23,11 +23,14 @@ class Standby(PrivateStandby):
 
 
 class Receiver(threading.Thread):
-    """What the server takes for a standby: receives its WAL and confirms it to be on disk, each time delay_s later."""
+    """What the server takes for a standby: receives its WAL and confirms it to be on disk, each time delay_s later.
 
-    def __init__(self, server: Server, name: str, delay_s: float) -> None:
+    writes_at_once: the write is confirmed at once, only the rest later.
+    """
+
+    def __init__(self, server: Server, name: str, delay_s: float, writes_at_once: bool = False) -> None:
         super().__init__(daemon=True)
-        self.delay_s = delay_s
+        self.delay_s, self.writes_at_once, self.on_disk = delay_s, writes_at_once, 0
         self.stop = threading.Event()
         self.connection = pq.PGconn.connect(f"{server.dsn} replication=true application_name={name}".encode())
         at = self.connection.exec_(b"IDENTIFY_SYSTEM").get_value(0, 2)
@@ -37,8 +40,9 @@ class Receiver(threading.Thread):
         high, low = at.split(b"/")
         self.confirm((int(high, 16) << 32) + int(low, 16))
 
-    def confirm(self, lsn: int) -> None:
-        self.connection.put_copy_data(b"r" + struct.pack("!QQQqB", lsn, lsn, lsn, 0, 0))
+    def confirm(self, lsn: int, on_disk: bool = True) -> None:
+        self.on_disk = lsn if on_disk else self.on_disk
+        self.connection.put_copy_data(b"r" + struct.pack("!QQQqB", lsn, self.on_disk, self.on_disk, 0, 0))
         self.connection.flush()
 
     def run(self) -> None:
@@ -54,13 +58,15 @@ class Receiver(threading.Thread):
                 length, message = self.connection.get_copy_data(1)
             if length < 0:
                 return  # the server ends
+            if self.writes_at_once:
+                self.confirm(lsn, on_disk=False)
             self.stop.wait(self.delay_s)
             self.confirm(lsn)
 
 
 @contextmanager
-def receiver(server: Server, name: str, delay_s: float) -> Iterator[None]:
-    thread = Receiver(server, name, delay_s)
+def receiver(server: Server, name: str, delay_s: float, writes_at_once: bool = False) -> Iterator[None]:
+    thread = Receiver(server, name, delay_s, writes_at_once)
     thread.start()
     try:
         streaming = "select 1 from pg_stat_replication where application_name = %s and state = 'streaming' and flush_lsn is not null"

@@ -163,6 +163,44 @@ def test_fewer_standbys_than_the_setting_asks_for(
     assert finding.action.partition("that answer: `ALTER SYSTEM SET synchronous_standby_names = ")[2].partition(";")[0] == fewer
 
 
+@pytest.mark.parametrize(
+    ("level", "says", "does"),
+    [
+        ("remote_write", "a took 10.0 ms to confirm: 100 % for the way there and back", "is the way"),
+        ("on", "a took 40.0 ms to confirm: 25 % for the way there and back, 75 % for its disk", "is the flush"),
+        ("remote_apply", "100.0 ms to confirm: 10 % for the way there and back, 30 % for its disk, 60 % for replay", "is replay"),
+    ],
+)
+def test_the_parts_of_a_synchronous_commit(cap: SyntheticCapture, level: str, says: str, does: str) -> None:
+    """Beside the synchronous standby there is one that nobody waits for. What is shown while a flush is awaited does not count."""
+    names(cap, "a")
+    cap.setting("synchronous_commit", level)
+    cap.walsender("a")
+    for name, pid, times in (("a", 77, 1), ("archive", 78, 5)):
+        lags = {"write_lag": 10_000 * times, "flush_lag": 40_000 * times, "replay_lag": 100_000 * times}
+        for at in range(60):
+            sender = {"ts": cap.ts(at), "node": 1, "pid": pid, "application_name": name, "state": "streaming"}
+            cap.add("walsender", **sender, **lags, write_lsn=9, flush_lsn=9, replay_lsn=9)
+            cap.add("walsender", **sender | {"ts": cap.ts(at + 0.5)}, write_lag=10, flush_lag=10, write_lsn=9, flush_lsn=8, replay_lsn=8)
+    wait(cap, "IPC:SyncRep", 0, 60)
+    (slow,) = rows(cap, "SYNCREP-BOUND")
+    assert slow.statement.endswith(says) and f"Most of the time {does}" in slow.action and "Run `SELECT application_name" not in slow.action
+
+
+def test_two_synchronous_standbys_have_no_parts(cap: SyntheticCapture) -> None:
+    names(cap, "ANY 1 (a, b)")
+    cap.setting("synchronous_commit", "on")
+    lags = {"write_lag": 1000, "flush_lag": 2000, "write_lsn": 9, "flush_lsn": 9}
+    for name, pid in (("a", 77), ("b", 78)):
+        cap.walsender(name)
+        for at in range(20):
+            sender = {"ts": cap.ts(at), "node": 1, "pid": pid, "application_name": name, "state": "streaming"}
+            cap.add("walsender", **sender, **lags, sync_state="quorum")
+    wait(cap, "IPC:SyncRep", 0, 60)
+    (slow,) = rows(cap, "SYNCREP-BOUND")
+    assert "to confirm" not in slow.statement and "Run `SELECT application_name" in slow.action
+
+
 def test_a_standby_that_returns_is_no_longer_critical(cap: SyntheticCapture) -> None:
     names(cap, "a")
     cap.walsender("a", 0, 20)

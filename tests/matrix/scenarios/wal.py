@@ -43,7 +43,20 @@ def synchronous_standby_is_slow(g: Ground) -> Iterator[Truth]:
         g.sql("create table entry (id int)")
         watch = Stopwatch()
         payers = g.repeat("pay", inserting(watch, 0.02), 4)
-        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), ("(far)",), "medium")]
+        says = ("(far)", "100 % for the way there and back, 0 % for its disk")
+        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), says, "medium")]
+        g.stop(payers)
+
+
+@scenario(settings={"synchronous_standby_names": "slow"})
+def synchronous_standby_with_a_slow_disk(g: Ground) -> Iterator[Truth]:
+    """A synchronous standby confirms at once that it has written, and 0.1 s later that it has flushed."""
+    with receiver(g.server, "slow", delay_s=0.1, writes_at_once=True):
+        g.sql("create table entry (id int)")
+        watch = Stopwatch()
+        payers = g.repeat("pay", inserting(watch, 0.02), 1)
+        says = ("(slow)", "slow took 1", "% for its disk")  # a hundred milliseconds and some
+        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), says, "medium")]
         g.stop(payers)
 
 
