@@ -351,3 +351,46 @@ def walreceiver_on_a_slow_disk(g: Ground) -> Iterator[Truth]:
         streams(g)
         asleep = g.asleep([pid])
         yield lambda: [Expected("WALRECEIVER-FSYNC", "walreceiver", asleep(), ("could not be replayed yet",))]
+
+
+def pays(g: Ground) -> None:
+    """Payments one by one, with pauses: any standby follows that."""
+    account = g.table("account", 1000)
+
+    def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute(f"update {account} set v = v + 1 where id = 1 + (random() * 999)::int")  # type: ignore[arg-type]
+        stop.wait(0.02)
+
+    g.repeat("pay", pay, 2)
+
+
+@scenario(clean=True, window_s=6.0)
+def clean_primary_with_a_standby(g: Ground) -> Iterator[Truth]:
+    """A standby with a slot follows a primary with an ordinary load. The primary is captured, and the standby with it."""
+    g.sql("select pg_create_physical_replication_slot('west', true)")
+    with in_memory(), Standby(g.server.private, primary_slot_name="west") as standby:
+        beside_its_standby(g, standby)
+        pays(g)
+        yield lambda: []
+
+
+@scenario(clean=True, window_s=6.0)
+def clean_standby_that_follows(g: Ground) -> Iterator[Truth]:
+    """The same with the standby captured, whose reports are short, and its primary with it."""
+    with in_memory(), Standby(g.server.private, hot_standby_feedback="on") as standby:
+        reader = beside_its_primary(g, standby)
+        pays(g)
+        over = threading.Event()
+
+        def read() -> None:
+            while not over.wait(0.1):
+                reader.execute("select sum(v) from account")
+
+        wait_until(lambda: reader.execute("select to_regclass('account')").fetchone() != (None,), what="the table on the standby")
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield lambda: []
+        finally:
+            over.set()
+            thread.join(10)
