@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
+import leadline
 import psycopg
 import pytest
 from conftest import Server, background, fetched_or_skip, wait_until
@@ -14,10 +17,13 @@ from leadline.capture.reader import open_capture
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog.connection import parse_dsn, safe_dsn
 from leadline.engines.postgres.server.private import PrivateServer
-from leadline.engines.postgres.target import resolve, resolve_text, socket_dsn
+from leadline.engines.postgres.target import PostgresServer, resolve, resolve_text, socket_dsn
 from leadline.errors import LeadlineError
 from leadline.host import proc
+from leadline.probes.recording import Recording
 from leadline.probes.take import take
+
+PACKAGE = str(Path(leadline.__file__).parent)
 
 
 def error_of(**named: object) -> LeadlineError:
@@ -163,8 +169,6 @@ def test_secrets_leave_the_dsn() -> None:
 
 
 def test_a_target_does_not_print_its_secrets() -> None:
-    from leadline.engines.postgres.target import PostgresServer
-
     assert "geheim" not in repr(PostgresServer("dsn", dsn="host=x password=geheim"))
 
 
@@ -221,3 +225,43 @@ def test_a_server_in_a_container_is_found_in_every_way(contained: Server, tmp_pa
         path = take(dsn=contained.dsn, tier="sql", for_s=2.5, rate_hz=10, out=tmp_path / "c")
     rows = open_capture(path).rows("select count(*) as n, count(cpu_run_ns) as with_cpu from session_delta")[0]
     assert rows["n"] == rows["with_cpu"] > 0
+
+
+MOST_RETURNS = 8
+
+
+def test_the_way_of_a_dsn_through_take_has_few_returns(servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reader follows from `take(dsn=...)` to the probes that run: each function that hands the server or its DSN to its caller, by
+    itself or in what it has made of it, is one return. A function that only passes on what another one gave is one too many."""
+    dsn, ways = servers(16).dsn, []
+
+    class Began(Exception):
+        pass
+
+    def run(*_: object) -> None:
+        raise Began
+
+    def profile(frame: FrameType, event: str, value: object) -> None:
+        code = frame.f_code
+        if event == "return" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<") and holds(value, dsn):
+            ways.append(code.co_qualname)
+
+    monkeypatch.setattr(Recording, "run", run)
+    sys.setprofile(profile)
+    try:
+        with pytest.raises(Began):
+            take(dsn=dsn, for_s=1, out=tmp_path / "x.leadline")
+    finally:
+        sys.setprofile(None)
+    assert ways[-1] == "attach" and "resolve" in ways, ways
+    assert len(ways) <= MOST_RETURNS, ways
+
+
+def holds(value: object, dsn: str, deep: int = 5) -> bool:
+    """Whether a value is the server or its DSN, or something of leadline's that holds one."""
+    if value == dsn or isinstance(value, PostgresServer) or not deep:
+        return value == dsn or isinstance(value, PostgresServer)
+    if isinstance(value, list | tuple):
+        return any(holds(one, dsn, deep - 1) for one in value)
+    is_ours = type(value).__module__.startswith("leadline.") and hasattr(value, "__dict__")
+    return is_ours and any(holds(one, dsn, deep - 1) for one in vars(value).values())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from leadline.engines.check import Check
 from leadline.engines.live import Sampling, Watch
-from leadline.engines.postgres.doctor import checks_of, servers_here
+from leadline.engines.postgres import doctor
 from leadline.engines.postgres.probes.following import Following
 from leadline.engines.postgres.probes.pooler import PoolerProbe
 from leadline.engines.postgres.probes.replication import ReplicationProbe
@@ -21,8 +20,9 @@ from leadline.probes.probe import Probe
 class PostgresLive:
     """PostgreSQL is asked last: what no other engine knows is a server of PostgreSQL, or an error."""
 
-    def find(self, dsn: str | None, pid: int | None, data_dir: str | Path | None) -> PostgresServer:
-        return resolve(dsn, pid, data_dir)
+    find = staticmethod(resolve)
+    servers_here = staticmethod(doctor.servers_here)
+    checks = staticmethod(doctor.checks_of)
 
     def sample(self, server: PostgresServer, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
         attached = attach(server, directory, rate_hz, tier)
@@ -32,12 +32,6 @@ class PostgresLive:
 
     def watch(self, server: PostgresServer, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
         return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s))
-
-    def servers_here(self) -> list[Check]:
-        return servers_here()
-
-    def checks(self, server: PostgresServer) -> Iterable[Check]:
-        return checks_of(server)
 
     def beside(self, server: object, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
         found: list[Probe] = [] if pooler is None else [PoolerProbe(pooler)]
