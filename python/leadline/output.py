@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from leadline import columns
+from leadline.columns import NARROWEST
 from leadline.errors import LeadlineError
-from leadline.figures import cell, fit, pad, width_of
+from leadline.figures import cell, fit, width_of
 
 if TYPE_CHECKING:
     import json
@@ -24,7 +26,6 @@ MOST_COUNTED = 10_000  # rows that a list counts beyond those that it shows
 MOST_PADDED = 400  # columns that a value is filled up to where no terminal bounds it: one of a megabyte does not fill up all others
 CRLF = "\r\n"
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # spreadsheets take text that begins with one of these for a formula
-NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
 
 
 def to_json(value: Any) -> str:
@@ -216,20 +217,19 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
     cells = [list(row) for row in zip(*texts)]
     numeric = [any(issubclass(kind, int) or _is_real(kind) for kind in of) for of in kinds]
     numeric = [n and not any(issubclass(kind, str | bool) for kind in of) for n, of in zip(numeric, kinds)]
-    fixed = [n or name in whole for n, name in zip(numeric, names)]
-    widths = _widths(names, cells, fixed, width)
+    needed = columns.room_of_texts(names, cells)
+    elastic = [not n and name not in whole for n, name in zip(numeric, names)]
+    least = [max(NARROWEST, width_of(name)) if gives else needs for name, needs, gives in zip(names, needed, elastic)]
+    widths = columns.narrowed(needed, least, width)
     if widths is None:
-        return "\n".join(records(names, cells, width))
-    cut = fit if width < UNLIMITED else _whole
-    widths = [min(w, MOST_PADDED) for w in widths] if cut is _whole else widths
-    lines = ["  ".join(pad(cut(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
-    lines.append("  ".join("-" * w for w in widths))
-    lines += ["  ".join(pad(cut(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
-    return "\n".join(lines)
-
-
-def _whole(text: str, width: int) -> str:
-    return text
+        return "\n".join(columns.records(names, cells, width))
+    if width >= UNLIMITED:
+        widths, cut = [min(w, MOST_PADDED) for w in widths], columns.as_it_is
+    else:
+        cut = fit
+    fits = [cut] * len(names)
+    lines = [columns.line(names, widths, numeric, fits), "  ".join("-" * w for w in widths)]
+    return "\n".join([*lines, *(columns.line(row, widths, numeric, fits) for row in cells)])
 
 
 def _column(values: Sequence[Any]) -> list[str]:
@@ -239,27 +239,3 @@ def _column(values: Sequence[Any]) -> list[str]:
         return [cell(v) for v in values]
     decimals = next(d for d in range(4) if d == 3 or all(abs(v - round(v, d)) < 5e-7 for v in floats))
     return [f"{v:.{decimals}f}" if _is_real(type(v)) else cell(v) for v in values]
-
-
-def _widths(names: Sequence[str], cells: list[list[str]], fixed: list[bool], width: int) -> list[int] | None:
-    """Width per column; the widest text columns give way. None when they cannot all fit."""
-    widths = [max([width_of(name), *(width_of(row[i]) for row in cells)]) for i, name in enumerate(names)]
-    over = sum(widths) + 2 * (len(widths) - 1) - width
-    while over > 0:
-        text = [i for i in range(len(widths)) if not fixed[i] and widths[i] > max(NARROWEST, width_of(names[i]))]
-        if not text:
-            return None
-        widest = max(text, key=lambda i: widths[i])
-        widths[widest] -= 1
-        over -= 1
-    return widths
-
-
-def records(names: Sequence[str], cells: list[list[str]], width: int) -> list[str]:
-    """One value per line."""
-    label = max(map(width_of, names))
-    lines = []
-    for number, row in enumerate(cells, 1):
-        lines.append(f"-- row {number} ".ljust(width, "-"))
-        lines += [f"{pad(name, label)}  {fit(value, max(width - label - 2, NARROWEST))}".rstrip() for name, value in zip(names, row)]
-    return lines

@@ -54,16 +54,16 @@ class TerminalLine:
         if math.isinf(total_s):  # nobody knows how long it takes
             self._draw(f"{elapsed_s:.0f} s  {seen}")
             return
-        share = min(1.0, elapsed_s / total_s) if total_s > 0 else 1.0
-        bar = "#" * int(share * self.WIDTH)
-        self._draw(f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {seen}")
+        self._bar(_share(elapsed_s, total_s), f"{elapsed_s:.0f} of {total_s:.0f} s  {seen}")
 
     def share(self, done: int, total: int, text: str) -> None:
         """The state of work of known size."""
         if self.live:
-            share = min(1.0, done / total) if total > 0 else 1.0
-            bar = "#" * int(share * self.WIDTH)
-            self._draw(f"[{bar:<{self.WIDTH}}] {share:4.0%}  {text}")
+            share = _share(done, total)
+            self._bar(share, f"{share:4.0%}  {text}")
+
+    def _bar(self, share: float, text: str) -> None:
+        self._draw(f"[{'#' * int(share * self.WIDTH):<{self.WIDTH}}] {text}")
 
     def _draw(self, line: str) -> None:
         self.stream.write("\r" + line[:79].ljust(self._shown))
@@ -78,3 +78,8 @@ class TerminalLine:
             self.stream.write("\r" + " " * self._shown + "\r")
             self.stream.flush()
             self._shown = 0
+
+
+def _share(done: float, total: float) -> float:
+    """Of work without size all is done."""
+    return min(1.0, done / total) if total > 0 else 1.0

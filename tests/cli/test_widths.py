@@ -19,7 +19,7 @@ from trace_synthetic import trace_of_semget
 
 PACKAGE = Path(leadline.__file__).parent
 # Modules that may cut a text, each for a place that a terminal bounds. Others use to_table, Grid or shown, which cut none in a pipe.
-CUTTING = {"output.py", "figures.py", "views/grid.py", "views/text.py", "cli/threads.py", "top/text.py", "top/app.py"}
+CUTTING = {"output.py", "columns.py", "figures.py", "views/grid.py", "views/text.py", "cli/threads.py", "top/text.py", "top/app.py"}
 CUTTING |= {"top/host.py", "top/grid.py", "top/grids.py", "top/detail.py", "top/model.py"}
 NARROW = 40  # columns of a phone
 BESIDE = 60  # the least room for a name, and the widest figures to its right

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from leadline.columns import excess, room
 from leadline.figures import bar, harmless
 
 GAP = 1
@@ -79,7 +80,7 @@ def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
         cells[i] = columns[i].width
         room -= columns[i].width + GAP
     chosen = list(cells)
-    left = width - sum(cells.values()) - GAP * (len(chosen) - 1)
+    left = -excess(list(cells.values()), width, GAP)
     growing = [i for i in chosen if columns[i].share]
     while left > 0 and growing:
         total = sum(columns[i].share for i in growing)
@@ -121,12 +122,11 @@ def cell(content: Cell, width: int, right: bool = False, dim: bool = False) -> T
 
 def whole(grid: Grid) -> list[tuple[int, int]]:
     """(index, cells) of all columns, with room for what is in them."""
+    return list(enumerate(room([column.width for column in grid.columns], [row.cells for row in grid.rows], _size)))
 
-    def room(i: int, column: Column) -> int:
-        cells = [row.cells[i] for row in grid.rows]
-        return max(column.width, *(cell_len(c.plain if isinstance(c, Text) else c) for c in cells if not isinstance(c, Bar)), 0)
 
-    return [(i, room(i, column)) for i, column in enumerate(grid.columns)]
+def _size(content: Cell) -> int:
+    return 0 if isinstance(content, Bar) else cell_len(content.plain if isinstance(content, Text) else content)
 
 
 def header(columns: Sequence[Column], width: int) -> list[tuple[Column, int, str]]:

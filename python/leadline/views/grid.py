@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.figures import cell, fit, fit_path, pad, percent, quantity, seconds, width_of
-from leadline.output import UNLIMITED, records, terminal_width
+from leadline.columns import as_it_is, excess, line, records, room_of_texts
+from leadline.figures import cell, fit, fit_path, percent, quantity, seconds
+from leadline.output import UNLIMITED, terminal_width
 from leadline.units import sized
 
 FORMATS: dict[str, Callable[[Any], str]] = {
@@ -106,20 +107,17 @@ class Grid:
         while True:
             picked = [self.columns.index(c) for c in columns]
             cells = [[row[i] for i in picked] for row in self.cells()]
-            widths = [max([width_of(c.head), *(width_of(row[i]) for row in cells)]) for i, c in enumerate(columns)]
-            over = sum(widths) + 2 * (len(widths) - 1) - width
+            heads = [c.head for c in columns]
+            widths = room_of_texts(heads, cells)
+            over = excess(widths, width)
             elastic = max((i for i, c in enumerate(columns) if c.kind in FITTED), key=lambda i: widths[i], default=0)
             if over <= 0:
                 break
             if widths[elastic] - over >= 16 or not any(c.minor for c in columns):
                 if columns[elastic].kind not in FITTED or widths[elastic] - over < 8:
-                    return ["", *records([c.head for c in columns], cells, width)]
+                    return ["", *records(heads, cells, width)]
                 widths[elastic] -= over
                 break
             columns.remove([c for c in columns if c.minor][-1])
-        return [self._line([c.head for c in columns], columns, widths), *(self._line(row, columns, widths) for row in cells)]
-
-    @staticmethod
-    def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-        parts = [pad(FITTED[c.kind](v, w), w) if c.kind in FITTED else pad(v, w, right=True) for v, c, w in zip(values, columns, widths)]
-        return "  ".join(parts).rstrip()
+        at_right, fits = [c.kind not in FITTED for c in columns], [FITTED.get(c.kind, as_it_is) for c in columns]
+        return [line(row, widths, at_right, fits) for row in (heads, *cells)]
