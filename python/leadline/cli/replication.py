@@ -42,10 +42,10 @@ Examples:
 def forecast(source: str, others: tuple[str, ...], duration: str | None, form: str | None) -> None:
     """Forecast when each standby has caught up, or that it never will.
 
-    "can replay" is the rate while WAL waited on the standby's disk, so that it was never without work: the highest rate that it can follow.
-    If it always had replayed all, it is the rate divided by the share of the time in which replay was seen to work. A standby catches up
-    if it can replay more than is made; the time is what it is behind, divided by the difference. All of it holds if the load stays
-    as it was.
+    "can replay" is the rate of replay while WAL waited on the standby's disk. Replay always had work then, so this is the highest rate
+    that the standby can follow. If no WAL ever waited, it is the rate of replay divided by the share of the time in which replay was
+    seen to work. A standby catches up if it can replay WAL faster than the primary makes it. The time is the WAL that it is behind,
+    divided by the difference of the two rates. The forecast assumes that the load does not change.
 
     With DSN, the servers are watched first. Time and rates have 95 % intervals in --json.
     """

@@ -86,7 +86,7 @@ def command(
     """Capture a PostgreSQL server and its host, or a host alone.
 
     DSN is a connection string (URI or key=value pairs; PG* variables work as usual). With --pid or --data-dir, no connection
-    is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.
+    is made. If you give a DSN as well, its connection supplies names and counters. Ctrl-C ends the capture early and keeps everything.
     If the server restarts, the capture continues when it is back; the table server_gap has the time in between.
     """
     from leadline.capture.manifest import read_manifest

@@ -20,10 +20,10 @@ WHAT = (
     click.option("--script", "-f", "scripts", multiple=True, metavar="FILE[@WEIGHT]", help="A script of pgbench; - reads it from stdin."),
     click.option("--clients", "-c", type=click.IntRange(1, 10_000), default=1, show_default=True, metavar="N", help="Connections."),
     click.option("--threads", "-j", type=click.IntRange(1, 1024), metavar="N", help="Threads of the client.  [default: one for each CPU]"),
-    click.option("--poisson", is_flag=True, help="Transactions are due at random moments instead of even ones, as with pgbench -R."),
+    click.option("--poisson", is_flag=True, help="Transactions are due at random moments instead of regular ones, as with pgbench -R."),
     click.option(
         "--mode", "-M", type=click.Choice(["simple", "extended", "prepared"]), default="simple", show_default=True,
-        help="How statements go to the server.",
+        help="Protocol in which statements are sent.",
     ),
     click.option("--define", "-D", "defines", multiple=True, metavar="NAME=VALUE", help="Set a variable of the scripts."),
     click.option("--scale", "-s", type=click.IntRange(1), metavar="N", help="The variable scale.  [default: as the tables are]"),
@@ -32,7 +32,7 @@ WHAT = (
         help="Tries of a transaction with a serialization failure or deadlock; 0: no limit.",
     ),
     click.option("--continue-on-error", is_flag=True, help="Let other errors end the transaction, not the client."),
-    click.option("--seed", metavar="N", help="Draw the same random values again."),
+    click.option("--seed", metavar="N", help="Seed of random values: the same one draws the same values."),
 )  # fmt: skip
 
 

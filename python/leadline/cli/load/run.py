@@ -29,10 +29,10 @@ Examples:
 )
 @click.argument("dsn", metavar="DSN")
 @what
-@click.option("--for", "duration", metavar="TIME", help="How long; of a ramp, for each rate.  [default: 60s; with -t no limit]")
+@click.option("--for", "duration", metavar="TIME", help="Length of the load; with --ramp, for each rate.  [default: 60s; with -t no limit]")
 @click.option(
     "--warm-up", "warm_up", default="0s", show_default=True, metavar="TIME|auto",
-    help="Run before that, without counting; auto: until the rate is steady.",
+    help="Run this long before, without counting; auto: until the rate is steady.",
 )
 @click.option(
     "--rate", "-R", type=click.FloatRange(min=0, min_open=True, max=1e9), metavar="R",
@@ -40,16 +40,16 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--terminals", type=click.IntRange(1, 10_000_000), metavar="N",
-    help="tpcc-like: so many terminals with keying and think times share the clients; 10 for each warehouse are usual.",
+    help="tpcc-like: N terminals, with keying and think times, share the clients; 10 per warehouse are usual.",
 )
 @click.option(
     "--time-factor", type=click.FloatRange(min=0, max=1000), default=1.0, show_default=True, metavar="F",
-    help="Keying and think times so many times as long.",
+    help="Multiply keying and think times by F.",
 )
-@click.option("--transactions", "-t", type=click.IntRange(1), metavar="N", help="End each client after so many transactions.")
-@click.option("--ramp", metavar="FROM:TO:STEP", help="One rate after the other.")
-@click.option("--latency-limit", metavar="TIME", help="Skip and count transactions that are so late when a client is free.")
-@click.option("--soak", is_flag=True, help="Also say whether rate or latency went one way: ten parts in order.  [--for: default 1h]")
+@click.option("--transactions", "-t", type=click.IntRange(1), metavar="N", help="End each client after N transactions.")
+@click.option("--ramp", metavar="FROM:TO:STEP", help="Run with one rate after the other.")
+@click.option("--latency-limit", metavar="TIME", help="Skip, and count, transactions that are later than this when a client is free.")
+@click.option("--soak", is_flag=True, help="Also test ten parts of the load for a trend in rate or latency.  [--for: default 1h]")
 @click.option("--progress", "-P", is_flag=True, help="Print a line each second.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="CAPTURE",
@@ -62,14 +62,14 @@ def command(
 ) -> int:  # fmt: skip
     """Run scripts of pgbench on a PostgreSQL server and measure them.
 
-    Without a rate, each client begins a transaction when the one before has ended (closed loop). With --rate, a transaction is due at a
-    moment, and its latency counts from then on, also while it waits for a client: a server that stops for two seconds makes all those
-    wait that came meanwhile. `service` counts from its begin.
+    Without a rate, each client begins a transaction when the one before has ended (closed loop). With --rate, each transaction is due at
+    a given moment. Its latency counts from that moment, so it includes the wait for a free client: if the server stops for two seconds,
+    all transactions that are due meanwhile are late. `service` counts from when a client begins the transaction.
 
     The password comes from PGPASSWORD or the password file. \\shell and \\setshell are refused.
 
-    Exit code 0: the load ran; 1: clients ended early by an error, or the run is void because the tables of a TPC-C-like load are not
-    consistent any more; 2: error.
+    Exit code 0: the load ran; 1: an error ended clients early, or the run is void because the tables of a TPC-C-like load are no
+    longer consistent; 2: error.
     """
     from leadline.load import run, text
     from leadline.load.soak import Soak, lines

@@ -27,7 +27,7 @@ hosts_option = click.option(
 )  # fmt: skip
 filter_option = click.option(
     "--filter", "expression", metavar="EXPRESSION",
-    help="Only packets that tcpdump would show for this, such as 'tcp port 5432 and not host db2'. Needs libpcap.",
+    help="Only packets that match this filter, in tcpdump's syntax, such as 'tcp port 5432 and not host db2'. Needs libpcap.",
 )  # fmt: skip
 
 

@@ -33,20 +33,20 @@ Examples:
 )
 @click.argument("name", metavar="NAME|FILE.toml", required=False)
 @what
-@click.option("--resume", metavar="RUN", help="Go on with a study that was killed or interrupted: only trials that are missing are run.")
+@click.option("--resume", metavar="RUN", help="Continue a study that was killed or interrupted: run only the missing trials.")
 @click.option("--yes", is_flag=True, help="Change the server that --server names without asking.")
 @as_json
 def command(name: str | None, resume: str | None, yes: bool, as_json: bool, **given: Any) -> int:
-    """Run a study: each combination of levels once in each block, in an order that is drawn.
+    """Run a study: each combination of levels once per block, in random order.
 
-    First each level of a setting is applied and read back from pg_settings: one that the server refuses, or that changes nothing, is left
-    out, and the report says so. Then the design is sealed in the logbook, and each trial is run, as a run of its own with its capture. A
-    trial that fails leaves its place empty; a combination whose first two trials fail is given up.
+    First each level of a setting is applied and read back from pg_settings. A level that the server refuses, or that changes nothing, is
+    left out, and the report says so. Then the design is sealed in the logbook, and the trials run. Each trial is a run of its own, with
+    its capture. A trial that fails leaves its place empty; a combination whose first two trials fail is given up.
 
-    A private server is removed at the end. The settings of a server that --server names are put back and read back, also if the study is
-    killed.
+    A private server is removed at the end. On a server that --server names, the old settings are restored and read back, even if the
+    study is killed.
 
-    Exit code 0: the study ended, whatever its verdict; 2: error; 130: interrupted, and --resume goes on.
+    Exit code 0: the study ended, whatever its verdict; 2: error; 130: interrupted; --resume continues it.
     """
     return start(name, given, resume, yes, as_json)
 

@@ -1,5 +1,5 @@
 -- id: SHORT-SLEEPS
--- title: A program sleeps for moments and looks again
+-- title: A program polls with short sleeps
 -- question: Which programs wait by sleeping for a very short time over and over, or by yielding the CPU?
 -- domain: kernel
 -- needs: call

@@ -1,5 +1,5 @@
 -- id: NETWORK-BOUND
--- title: Most of the time of transactions goes to the way
+-- title: Transactions spend most of their time on the network
 -- question: For which clients do round trips take most of the time, though they make few of them?
 -- domain: wire
 -- needs: wire_connection, wire_roundtrip, wire_path, wire_part
