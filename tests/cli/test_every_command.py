@@ -474,7 +474,8 @@ SAME = {("top", "data_dir")}  # as its argument
 # `book show --file` names a path that was recorded; it is not read. `storage simulate --trace` takes the place of --load: tests/storage.
 # The design of a study is a name or a file: tests/study.
 ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") for what in ("name", "pg_bin")}
-ELSEWHERE |= {("book show", "file"), ("storage simulate", "capture"), ("recover", "archive"), ("recover", "pg_bin"), ("recover", "scratch")}
+ELSEWHERE |= {("replication study", "pg_bin"), ("book show", "file"), ("storage simulate", "capture")}
+ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
 
 
 def names_a_path(parameter: click.Parameter) -> bool:
