@@ -136,7 +136,7 @@ oracles: $(VENV)/.setup
 	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
 	command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
 	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
-	for tool in autoconf cmake curl npm openssl wget; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
+	for tool in autoconf automake cmake curl npm openssl wget; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v java >/dev/null || oracles="$$oracles default-jre-headless"; \
 	[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
 	if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

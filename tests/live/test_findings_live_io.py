@@ -49,7 +49,8 @@ def test_commits_that_wait_for_a_slow_standby(fresh_server: Callable[..., Server
             finding = planted(server, tmp_path)
     assert (finding.id, finding.subject) == ("SYNCREP-BOUND", "synchronous replication")
     assert finding.statement.startswith("Commits of 4 sessions waited")
-    assert finding.statement.endswith("for a synchronous standby (far); synchronous_commit is on")
+    assert "for a synchronous standby (far); synchronous_commit is on; far took " in finding.statement
+    assert finding.statement.endswith(" for its disk")
     assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.5
     assert finding.evidence[0]["query"].startswith("insert into entry")
 

@@ -28,7 +28,7 @@ GROUPS = {
         "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
         "take": "Capture a PostgreSQL server and its host, or a host alone.",
         "doctor": "Show what can be measured here, and how to enable the rest.",
-        "replication": "Forecast when a standby catches up, and when WAL fills a disk.",
+        "replication": "Forecast when a standby catches up, and study pairs of servers.",
         "demo": "Try leadline on a private PostgreSQL with planted problems.",
     },
     "Read a capture": {
