@@ -196,6 +196,19 @@ def test_a_signal_ends_a_pipe_and_what_came_is_shown(number: signal.Signals, mad
     assert (process.returncode, found["counts"]["connections"]) == (0, 1)
 
 
+@pytest.mark.parametrize("begun", [b"\xd4", b"\xd4\xc3\xb2", b"\x1f\x8b\x08"])
+def test_a_signal_ends_a_pipe_that_has_brought_no_packet(begun: bytes) -> None:
+    """It may come while nothing is read: a read that has not begun is not interrupted by it."""
+    command = [sys.executable, "-m", "leadline", "net", "packets", "--pcap", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"LEADLINE_BOOK": "off"}) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(begun)
+        process.stdin.flush()
+        wait_until(lambda: unread(process.stdin) == 0, what="the bytes to be read")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, process.stderr.read()
+
+
 def unread(pipe: IO[bytes] | None) -> int:
     assert pipe is not None
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)

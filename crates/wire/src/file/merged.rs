@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::input::unpacked;
+use super::input::{Patient, Unpacked};
 use super::sorted::Sorted;
 use super::{FileCounts, PacketReader};
 use crate::packet::Packet;
@@ -38,7 +38,9 @@ impl One {
         let sorted = if is_regular { Sorted::look(&file).unwrap_or(None) } else { None };
         let way = match sorted {
             Some((sorted, counts)) => Way::Sorted(Box::new(sorted), counts),
-            None => Way::AsItComes(PacketReader::new(unpacked(file).map_err(at)?).map_err(at)?),
+            // Of a pipe nothing is read yet: who waits for its first bytes can be stopped by a signal.
+            None if !is_regular => Way::AsItComes(PacketReader::unread(Box::new(Unpacked::new(Patient(file))))),
+            None => Way::AsItComes(PacketReader::new(Box::new(Unpacked::new(file)) as Box<_>).map_err(at)?),
         };
         Ok(One { name, way, ts: None, is_new: true })
     }

@@ -70,6 +70,7 @@ enum Step {
 
 #[derive(Clone)]
 enum Format {
+    NotYetRead,
     Pcap(Pcap),
     PcapNg(PcapNg),
 }
@@ -77,6 +78,7 @@ enum Format {
 impl Format {
     fn step(&mut self, bytes: &[u8]) -> Result<Step> {
         match self {
+            Format::NotYetRead => Ok(Step::More(pcap::HEADER)),
             Format::Pcap(format) => format.step(bytes),
             Format::PcapNg(format) => format.step(bytes),
         }
@@ -85,6 +87,7 @@ impl Format {
     /// Sections that have begun, each with interfaces of its own, and the interfaces of the present one.
     fn described(&self) -> (u64, usize) {
         match self {
+            Format::NotYetRead => (0, 0),
             Format::Pcap(_) => (1, 1),
             Format::PcapNg(format) => (format.sections, format.interfaces.len()),
         }
@@ -111,23 +114,44 @@ impl<R: Read> PacketReader<R> {
     ///
     /// # Errors
     /// It is no file of packets, or cannot be read.
-    pub fn new(mut input: R) -> Result<PacketReader<R>> {
-        let mut buffer = vec![0; PIECE];
-        let (mut end, mut at_end) = (0, false);
-        while end < pcap::HEADER && !at_end {
-            at_end = fill(&mut input, &mut buffer, &mut end)?;
+    pub fn new(input: R) -> Result<PacketReader<R>> {
+        let mut reader = PacketReader::unread(input);
+        reader.begin()?;
+        Ok(reader)
+    }
+
+    /// Reads nothing before [`PacketReader::advance`], whose errors are then also those of [`PacketReader::new`].
+    fn unread(input: R) -> PacketReader<R> {
+        PacketReader {
+            input,
+            buffer: vec![0; PIECE],
+            start: 0,
+            end: 0,
+            at_end: false,
+            format: Format::NotYetRead,
+            counts: FileCounts::default(),
+            done: false,
+            found: None,
+            length: 0,
         }
-        let head = &buffer[..end];
-        let (format, start) = if let Some(found) = Pcap::begin(head)? {
-            (Format::Pcap(found), pcap::HEADER)
+    }
+
+    /// Goes on where it was when a signal ended it.
+    fn begin(&mut self) -> Result<()> {
+        while self.end < pcap::HEADER && !self.at_end {
+            self.at_end = fill(&mut self.input, &mut self.buffer, &mut self.end)?;
+        }
+        let head = &self.buffer[..self.end];
+        if let Some(found) = Pcap::begin(head)? {
+            self.format = Format::Pcap(found);
+            self.pass(pcap::HEADER);
         } else if PcapNg::begins(head) {
-            (Format::PcapNg(PcapNg::default()), 0)
+            self.format = Format::PcapNg(PcapNg::default());
         } else {
             return Err(Error::new(Kind::Invalid, "this is not a file of packets")
                 .detail("it begins like neither pcap nor pcapng"));
-        };
-        let counts = FileCounts { bytes: start as u64, ..FileCounts::default() };
-        Ok(PacketReader { input, buffer, start, end, at_end, format, counts, done: false, found: None, length: 0 })
+        }
+        Ok(())
     }
 
     /// What was in the file besides packets, as far as it was read.
@@ -161,6 +185,9 @@ impl<R: Read> PacketReader<R> {
     /// The link type of every packet is unknown, the file cannot be read, or (kind `gone`) a signal came: go on by calling again.
     pub fn advance(&mut self) -> Result<bool> {
         self.found = None;
+        if matches!(self.format, Format::NotYetRead) {
+            self.begin()?;
+        }
         while !self.done {
             match self.step() {
                 Ok(Some(found)) => {
