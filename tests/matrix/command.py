@@ -36,12 +36,13 @@ def main() -> int:
     parser.add_argument("--for", dest="window_s", type=float, help="seconds of each capture, instead of the scenario's own")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results there, too")
     parser.add_argument("--list", action="store_true", help="only list the scenarios")
-    parser.add_argument("--page", type=Path, nargs="+", metavar="JSON", help="only print results of earlier runs as the page of the docs")
+    parser.add_argument("--page", type=Path, nargs="+", metavar="FILE",
+        help="only print results of earlier runs, of such pages too, as the page of the docs; of two for one run, the later file's")
     asked = parser.parse_args()
     if asked.page:
         from matrix.page import page
 
-        print(page([result for path in asked.page for result in read(path)]), end="")
+        print(page(list({(r.scenario, r.major, r.loops): r for path in asked.page for r in read(path)}.values())), end="")
         return 0
     texts = [text for text in asked.only.split(",") if text]
     chosen = [s for s in SCENARIOS.values() if not texts or any(text in s.name for text in texts)]
@@ -107,7 +108,11 @@ def busy_loops() -> Iterator[None]:
 
 
 def read(path: Path) -> list[Result]:
-    """What --json has written."""
+    """What --json or --page has written."""
+    if path.suffix == ".md":
+        from matrix.page import results_of
+
+        return results_of(path.read_text())
     results: list[dict[str, Any]] = json.loads(path.read_text())
     return [Result(**row | {"judged": [Judged(**j) for j in row["judged"]]}) for row in results]
 

@@ -1,7 +1,8 @@
-"""Results of the matrix as a page of the docs."""
+"""Results of the matrix as a page of the docs, and that page as results, so that a part of it can be run again."""
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from statistics import median
 
@@ -18,11 +19,10 @@ finding divided by the true one. `yes` means found, at the right object and with
 exact truth for it. Bold text is a fault: not found, something missing in what it says, or a cost more than {within:.0f} % off. In a clean
 load, `clean` means that no rule found anything above `low`; rules about the host are left out, as what else runs there decides.
 
-Other programs used both CPUs during nearly all of these runs, at times twenty to forty of their processes; those of 2026-11-28 on 14 and
-17 had less beside them. The clock of a client also runs while the client itself waits for a CPU, which is no wait of its session: beside
-busy loops, short waits therefore look up to a tenth longer to the client than they were. A server whose control group gets no CPU does
-not reach its quota either: run once more beside 25 other processes, server_at_its_cpu_quota was missed on 15, 16 and 18, and SEQUENCE-
-PAGE fell to 0.77 on 16.
+Other programs used both CPUs during many of these runs, at times twenty to forty of their processes. The clock of a client also runs
+while the client itself waits for a CPU, which is no wait of its session: beside busy loops, short waits therefore look up to a tenth longer
+to the client than they were. A server whose control group gets no CPU does not reach its quota either: beside 25 other processes,
+server_at_its_cpu_quota was missed on 15, 16 and 18. Runs with a fault were repeated when the host was quiet, and the last one counts.
 
 What a rule takes from counters of the server (PLAN-FLIP, PLANNING-TIME) covers the time between two readings, which is some tenths of a
 second longer than the capture. A rule that wants a share of database time misses a trouble whose share is just below it:
@@ -42,9 +42,51 @@ def page(results: list[Result]) -> str:
     return "\n".join(parts)
 
 
+def results_of(text: str) -> list[Result]:
+    """The runs that a page shows. Of a cost only its ratio is known, of a fault only that there was one; truth_s is 1."""
+    found: dict[tuple[str, int, bool], Result] = {}
+    loops, in_part, majors, times = False, list[Result](), list[int](), list[str]()
+    for line in text.splitlines():
+        if line.startswith("## "):
+            loops, in_part = line.startswith("## Beside"), []
+        elif when := re.search(r"Run from (.+?) to (.+?) UTC", line):
+            times = [when[1], when[2]]
+        elif line.startswith("| scenario"):
+            majors = [int(word) for word in line.split("|")[3:-1]]
+        elif line.startswith("| "):
+            name, rule, *cells = (word.strip() for word in line.split("|")[1:-1])
+            for major, cell in zip(majors, cells, strict=True):
+                if cell:
+                    key = name, major, loops
+                    if key not in found:
+                        found[key] = Result(*key, clean=name in SCENARIOS and SCENARIOS[name].clean, at=times[bool(in_part)])
+                        in_part.append(found[key])
+                    _fill(found[key], rule, cell)
+    return list(found.values())
+
+
+def _fill(result: Result, rule: str, cell: str) -> None:
+    fault = ["as in the page before"]
+    match cell:
+        case "clean":
+            pass
+        case "left out":
+            result.left_out = fault[0]
+        case "**not run**":
+            result.error = fault[0]
+        case "**not clean**":
+            result.wrong = fault
+        case _:
+            for text in cell.split(", "):
+                word = text.strip("*")
+                ratio = float(word) if word[0].isdigit() else None
+                judged = Judged(rule, "", word != "missed", ratio, None if ratio is None else 1.0, fault if text.startswith("**") else [])
+                result.judged.append(judged)
+
+
 def _summary(results: list[Result]) -> str:
     judged = [j for r in results for j in r.judged]
-    ratios = [j.ratio for j in judged if j.ratio is not None]
+    ratios = [round(j.ratio, 2) for j in judged if j.ratio is not None]  # as the table shows them
     right = sum(not j.wrong for j in judged)
     clean = [r for r in results if r.clean]
     off = max((abs(ratio - 1) for ratio in ratios), default=0.0)

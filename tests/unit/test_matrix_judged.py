@@ -11,7 +11,7 @@ from typing import Any
 from leadline.findings import Evaluation, Finding, all_findings
 from matrix import scenarios
 from matrix.elsewhere import ELSEWHERE
-from matrix.page import page
+from matrix.page import page, results_of
 from matrix.run import Result, judge
 from matrix.scenario import SCENARIOS, Expected
 
@@ -73,6 +73,11 @@ def test_the_page_has_a_cell_for_each_run() -> None:
     assert "| clean_idle |  |  | clean |" in text
     assert "2 scenarios on 17, 18, 3 runs. 1 of 2 things planted were found as they must be; 1 of 1 clean runs were clean." in text
     assert text.count("\n## ") == 2
+
+
+def test_a_page_is_read_as_the_runs_that_it_shows() -> None:
+    text = (Path(__file__).parents[2] / "docs/reference/matrix.md").read_text()
+    assert page(results_of(text)) == text
 
 
 def test_each_rule_is_planted_or_said_to_be_elsewhere() -> None:
