@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline._core.pages import informix_page, informix_page_type
+from leadline._core.pages import informix_page_type, page_read
 from leadline.cli import run
+from leadline.errors import LeadlineError
 
 PAGE = Path(__file__).resolve().parents[2] / "testdata" / "informix" / "page" / "chunk_free_list.page"
 
@@ -70,9 +72,12 @@ def test_errors_are_one_message(line: list[str], kind: str, tmp_path: Path, caps
     assert (code, answer["error"]["kind"]) == (2, kind)
 
 
-def test_any_bytes_are_a_page() -> None:
-    for length in (0, 1, 23, 27, 28, 2048):
+def test_any_bytes_are_a_page(tmp_path: Path) -> None:
+    for size in (2048, 6144):
         for fill in (b"\0", b"\xff", b"\x18"):
-            tiles = informix_page(fill * length, row_size=7)["regions"]
-            assert [tile[:2] for tile in tiles[:1] + tiles[-1:]] == ([(0, tiles[0][1]), (tiles[-1][0], length)] if length else [])
+            (tmp_path / "chunk").write_bytes(fill * size)
+            tiles = page_read(str(tmp_path / "chunk"), 0, size, engine="informix", row_size=7)["regions"]
+            assert (tiles[0][0], tiles[-1][1]) == (0, size) and all(a[1] == b[0] for a, b in pairwise(tiles))
     assert informix_page_type(0x8890) == "B-tree leaf"
+    with pytest.raises(LeadlineError, match="no pages of ingres are known"):
+        page_read(str(tmp_path / "chunk"), 0, engine="ingres")

@@ -9,30 +9,21 @@ use leadline_datadir::{
 };
 use leadline_errors::Error;
 use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header};
-use leadline_page::{oracle, Wrong};
+use leadline_page::Wrong;
 
 use crate::error::{cannot_read, no_pages};
+use crate::formats::{told_by_name, Format, Postgres, TOLD_BY_BYTES};
 use crate::incremental::{self, plain_path, Stored};
 use crate::layout::{layout_of, read_at, Layout};
 use crate::listing::entries;
-use crate::other::Other;
 use crate::passed::{self, PassedOver};
-
-/// Whose pages a file has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Engine {
-    Postgres,
-    /// A datafile, or blocks cut out of one.
-    Oracle,
-}
 
 /// One file of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RelationFile {
     pub path: PathBuf,
-    pub engine: Engine,
+    pub format: &'static dyn Format,
     /// Whose files these are; what the path does not tell is 0.
     pub relation: RelFile,
     pub fork: Fork,
@@ -66,18 +57,18 @@ impl RelationFile {
             return Err(no_pages(path, format!("a file without pages of a relation ({kind})")));
         }
         let file = File::open(path).map_err(read)?;
-        let (engine, layout) = match Said::above(path)? {
-            Said::Believed(control) => (Engine::Postgres, layout_of(Some(&control), block_size)?),
+        let (format, layout): (&'static dyn Format, Layout) = match Said::above(path)? {
+            Said::Believed(control) => (&Postgres, layout_of(Some(&control), block_size)?),
             Said::Doubted(control) => {
                 let found = first_page(path, &file, block_size).ok().and_then(|(_, size)| size);
-                (Engine::Postgres, doubtful_layout(control, block_size.or(found)))
+                (&Postgres, doubtful_layout(control, block_size.or(found)))
             }
             Said::Nothing => {
-                let (engine, found) = first_page(path, &file, block_size)?;
-                (engine, layout_of(None, block_size.or(found))?)
+                let (format, found) = first_page(path, &file, block_size)?;
+                (format, layout_of(None, block_size.or(found))?)
             }
         };
-        Ok((RelationFile { engine, ..named(path, about.len(), layout) }, file))
+        Ok((RelationFile { format, ..named(path, about.len(), layout) }, file))
     }
 
     /// One page of the file.
@@ -160,13 +151,15 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
                 ));
             }
         } else {
-            if Other::of(path).is_some() && block_size.is_none() {
+            if told_by_name(path).is_some() && block_size.is_none() {
                 let detail = "it does not belong to a relation; page show can decode it";
                 return Err(no_pages(path, detail));
             }
             let (file, _) = RelationFile::open(path, block_size)?;
-            if file.engine != Engine::Postgres {
-                let detail = "it contains Oracle blocks, which can only be decoded one at a time (show, hex, diff)";
+            if file.format.engine() != Postgres.engine() {
+                let owner = file.format.owner();
+                let detail =
+                    format!("it contains {owner} blocks, which can only be decoded one at a time (show, hex, diff)");
                 return Err(no_pages(path, detail));
             }
             found.files.push(file);
@@ -234,7 +227,7 @@ fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
     let plain = plain_path(path);
     let (relation, FileName { fork, segment, .. }) = of_path(plain.as_deref().unwrap_or(path));
     let (path, incremental) = (path.to_owned(), plain.is_some());
-    RelationFile { path, engine: Engine::Postgres, relation, fork, segment, bytes, layout, incremental }
+    RelationFile { path, format: &Postgres, relation, fork, segment, bytes, layout, incremental }
 }
 
 /// What pg_control says of pages.
@@ -283,28 +276,25 @@ fn size_in(path: &Path) -> Option<u32> {
     })
 }
 
-/// Whose pages a file has and the block size that the first one claims; no size when that page is new.
-fn first_page(path: &Path, file: &File, given: Option<u32>) -> Result<(Engine, Option<u32>), Error> {
+/// The format of a file's pages and the size that the first one claims; no size when that page is new.
+fn first_page(path: &Path, file: &File, given: Option<u32>) -> Result<(&'static dyn Format, Option<u32>), Error> {
     let mut start = [0; 24];
     let read = read_at(file, &mut start, 0).map_err(|source| cannot_read(path, &source))?;
     let start = start.get(..read).unwrap_or(&[]);
-    let header = Header::parse(start);
-    if read == 0 || header.is_some_and(|h| h == Header::default()) {
-        return Ok((Engine::Postgres, None));
+    if read == 0 || Header::parse(start).is_some_and(|h| h == Header::default()) {
+        return Ok((&Postgres, None));
     }
     if plain_path(path).is_some() {
         let bytes = fs::metadata(path).map_or(0, |about| about.len());
-        return Ok((Engine::Postgres, incremental::block_size_of(start, bytes)));
+        return Ok((&Postgres, incremental::block_size_of(start, bytes)));
     }
-    match header.map(|h| (h.page_size() as u32, h.version())) {
-        Some((size, 4)) if is_block_size(size) => return Ok((Engine::Postgres, Some(size))),
-        _ => {}
-    }
-    if let Some(size) = oracle::block_size(start) {
-        return Ok((Engine::Oracle, Some(size as u32)));
+    for format in TOLD_BY_BYTES {
+        if let Some(size) = format.told_size(start) {
+            return Ok((format, Some(size)));
+        }
     }
     if given.is_some() {
-        return Ok((Engine::Postgres, None)); // somebody knows better
+        return Ok((&Postgres, None)); // somebody knows better
     }
     let detail = "it does not start with a PostgreSQL page, and it is not inside a data directory";
     Err(no_pages(path, detail))

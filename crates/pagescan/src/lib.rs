@@ -8,23 +8,24 @@
 
 mod error;
 pub mod files;
+pub mod formats;
 mod hole;
 mod incremental;
 mod layout;
 mod listing;
 mod lock;
-mod other;
+mod one;
 mod passed;
 mod reread;
 mod run;
 mod segments;
 mod tables;
 
-pub use files::{Engine, RelationFile};
+pub use files::RelationFile;
 pub use layout::Layout;
 pub use leadline_errors::Error;
 pub use lock::try_lock;
-pub use other::{Other, OtherPage};
+pub use one::{read_as, read_page, OnePage};
 pub use passed::{Passed, PassedOver};
 pub use reread::{check_fast, look_again};
 pub use run::{Problem, Run, Status, Summary};

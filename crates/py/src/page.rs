@@ -1,12 +1,12 @@
 //! `page_read` and `PageRun`: pages of files, one taken apart or all of them looked at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use leadline_datadir::read_control;
-use leadline_page::postgres::{check, checksum, dissect_block, Header};
-use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
-use leadline_pagescan::{Engine, Other, Passed, Problem, RelationFile, Run};
+use leadline_page::{regions, Field, Part, Value, Wrong};
+use leadline_pagescan::formats::Informix;
+use leadline_pagescan::{read_as, read_page, OnePage, Passed, Problem, Run};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -21,39 +21,46 @@ pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
     Ok((control.blcksz, control.xlog_blcksz))
 }
 
-/// One page of a file, taken apart.
+/// One page of a file, taken apart. Its name or first bytes tell its format, or else `engine` does.
 #[pyfunction]
-#[pyo3(signature = (path, block, block_size=None))]
-pub(crate) fn page_read(py: Python<'_>, path: PathBuf, block: u32, block_size: Option<u32>) -> PyResult<PageRead<'_>> {
-    if let Some(other) = Other::of(&path) {
-        return other_read(py, &path, other, block, block_size);
-    }
-    let read = || -> Result<_, leadline_errors::Error> {
-        let (about, file) = RelationFile::open(&path, block_size)?;
-        let page = about.read_block(&file, block)?;
-        let found = match about.engine {
-            Engine::Postgres => postgres(&about, &page, block),
-            Engine::Oracle => oracle_block(&page),
-        };
-        Ok((about, page, found))
-    };
-    let (about, page, found) = py.detach(read).map_err(Error::from)?;
-    let TakenApart { parts, problems, regions } = TakenApart::of(py, &found.parts, &found.wrong, page.len())?;
+#[pyo3(signature = (path, block, block_size=None, *, engine=None, version_15=false, row_size=None))]
+pub(crate) fn page_read<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    block: u32,
+    block_size: Option<u32>,
+    engine: Option<&str>,
+    version_15: bool,
+    row_size: Option<u16>,
+) -> PyResult<PageRead<'py>> {
+    let page = py.detach(|| match engine {
+        None => read_page(&path, block, block_size),
+        Some("informix") => read_as(&Informix { version_15, row_size }, &path, block, block_size),
+        Some(other) => Err(unknown_engine(other)),
+    });
+    let OnePage { path, engine, block, fork, fork_block, block_size, checksums, raw, found } =
+        page.map_err(Error::from)?;
+    let tiles = regions(&found.parts, raw.len());
+    let tiles = tiles.iter().map(|r| (r.start, r.end, r.part, r.number, r.field, r.kind.as_str()));
     Ok(PageRead {
-        path: about.path.display().to_string(),
+        path: path.display().to_string(),
         block,
-        fork: about.fork.as_str(),
-        fork_block: about.fork_block(block),
-        block_size: about.layout.block_size,
-        engine: if about.engine == Engine::Oracle { "oracle" } else { "postgres" },
+        fork: fork.map_or("", |fork| fork.as_str()),
+        fork_block,
+        block_size,
+        engine,
         kind: found.kind,
-        checksums: about.layout.checksums,
-        computed_checksum: Some(found.checksum.into()),
-        parts,
-        problems,
-        regions,
-        raw: page,
+        checksums,
+        computed_checksum: found.checksum,
+        parts: found.parts.iter().map(|part| PartDict::of(py, part)).collect::<PyResult<_>>()?,
+        problems: found.wrong.iter().map(WrongDict::of).collect(),
+        regions: tiles.collect(),
+        raw,
     })
+}
+
+fn unknown_engine(name: &str) -> leadline_errors::Error {
+    leadline_errors::Error::new(leadline_errors::Kind::Usage, format!("no pages of {name} are known"))
 }
 
 #[derive(IntoPyObject)]
@@ -73,83 +80,8 @@ pub(crate) struct PageRead<'py> {
     raw: Vec<u8>,
 }
 
-/// A file that is none of a relation, in the same shape.
-fn other_read<'py>(
-    py: Python<'py>,
-    path: &Path,
-    other: Other,
-    block: u32,
-    block_size: Option<u32>,
-) -> PyResult<PageRead<'py>> {
-    let page = py.detach(|| other.read(path, block, block_size)).map_err(Error::from)?;
-    let TakenApart { parts, problems, regions } = TakenApart::of(py, &page.parts, &page.wrong, page.raw.len())?;
-    Ok(PageRead {
-        path: path.display().to_string(),
-        block,
-        fork: "",
-        fork_block: block,
-        block_size: page.raw.len() as u32,
-        engine: "postgres",
-        kind: page.kind.to_owned(),
-        checksums: Some(page.checksum.is_some()),
-        computed_checksum: page.checksum,
-        parts,
-        problems,
-        regions,
-        raw: page.raw,
-    })
-}
-
 /// Start, end, part and its number, field, and sort of bytes.
 type Tile = (usize, usize, &'static str, Option<u32>, &'static str, &'static str);
-
-/// What pages of all engines have in common: parts, problems and the regions that tile the page.
-#[derive(IntoPyObject)]
-pub(crate) struct TakenApart<'py> {
-    parts: Vec<PartDict<'py>>,
-    problems: Vec<WrongDict>,
-    regions: Vec<Tile>,
-}
-
-impl<'py> TakenApart<'py> {
-    pub(crate) fn of(py: Python<'py>, parts: &[Part], wrong: &[Wrong], len: usize) -> PyResult<TakenApart<'py>> {
-        let tiles = regions(parts, len);
-        let tiles = tiles.iter().map(|r| (r.start, r.end, r.part, r.number, r.field, r.kind.as_str()));
-        Ok(TakenApart {
-            parts: parts.iter().map(|part| PartDict::of(py, part)).collect::<PyResult<_>>()?,
-            problems: wrong.iter().map(WrongDict::of).collect(),
-            regions: tiles.collect(),
-        })
-    }
-}
-
-/// A page of either engine, taken apart.
-struct Found {
-    kind: String,
-    parts: Vec<Part>,
-    wrong: Vec<Wrong>,
-    /// As it should be.
-    checksum: u16,
-}
-
-fn postgres(about: &RelationFile, page: &[u8], block: u32) -> Found {
-    let fork_block = about.fork_block(block);
-    let mut found = dissect_block(page, about.fork, fork_block);
-    let stored = Header::parse(page).map_or(0, |h| h.pd_checksum);
-    if about.layout.checksums.unwrap_or(stored != 0) {
-        let others = check(page, about.fork, Some(fork_block)).wrong;
-        found.wrong.extend(others.into_iter().filter(|w| w.what == "pd_checksum"));
-    }
-    let checksum = checksum(page, fork_block);
-    Found { kind: found.kind.as_str().into(), parts: found.parts, wrong: found.wrong, checksum }
-}
-
-fn oracle_block(page: &[u8]) -> Found {
-    let found = oracle::dissect(page);
-    let kind = if found.encrypted { format!("{}, encrypted", found.kind) } else { found.kind.into() };
-    let stored = page.get(16..18).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
-    Found { kind, parts: found.parts, wrong: found.wrong, checksum: oracle::xor(page) ^ stored }
-}
 
 #[derive(IntoPyObject)]
 struct PartDict<'py> {

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.datadir import Remark
 
-__all__ = ["PageRun", "PageValues", "informix_page", "informix_page_type", "page_read"]
+__all__ = ["PageRun", "PageValues", "informix_page_type", "page_read"]
 
 _Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
 
@@ -102,11 +102,11 @@ class Page(Dissected):
     unconverted_characters: NotRequired[int]
     notes: NotRequired[list[Remark]]
 
-def page_read(path: str, block: int, block_size: int | None = None) -> Page:
-    """One page of a file."""
-
-def informix_page(page: bytes, *, version_15: bool = False, row_size: int | None = None) -> Dissected:
-    """One page of Informix."""
+def page_read(
+    path: str, block: int, block_size: int | None = None, *, engine: str | None = None, version_15: bool = False,
+    row_size: int | None = None,
+) -> Page:  # fmt: skip
+    """One page of a file. Its name or first bytes tell its format, or else engine does: "informix", which has the last two."""
 
 def informix_page_type(flags: int) -> str:
     """What pg_flags (pgflgs of onstat, 16 bits) says a page is."""

@@ -33,13 +33,9 @@ def _read(place: Place, block_size: int | None, engine: str | None, **more: Any)
     from leadline.errors import LeadlineError
     from leadline.files import pages
 
-    if engine == "informix":
-        from leadline.files.pages import informix
-
-        return informix.read_page(place, block_size, **more)
-    if any(more.values()):
+    if engine != "informix" and any(more.values()):
         raise LeadlineError("usage", "--row-size and --version-15 require --engine informix", hint="add --engine informix")
-    return pages.read_page(place, block_size)
+    return pages.read_page(place, block_size, engine, **(more if engine else {}))
 
 
 @click.group(

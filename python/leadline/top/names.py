@@ -16,10 +16,10 @@ from leadline.capture.store import Row, Store
 from leadline.errors import LeadlineError
 from leadline.top.live import shown_names
 
-REFRESH_S = 60.0
+REFRESH_S = 300.0  # a name that changes is shown so much later; new relations are asked for
 UNKNOWN_AFTER_S = 5.0  # an unknown number asks for a reading, this often at most
 SLOW_S = 1.0  # a reading that takes longer is made
-SLOWER = 10  # times less often
+SLOWER = 2  # times less often
 MOST_ASKED = 10_000
 
 Rows = dict[str, list[Row]]
@@ -27,7 +27,7 @@ Read = Callable[[set[int]], Rows]
 
 
 class Names:
-    """Reads when started, then every minute and when asked about a number it has not been asked about before."""
+    """Reads when started, then every five minutes and when asked about a number it has not been asked about before."""
 
     def __init__(self, directory: Path, read: Read) -> None:
         self._directory, self._read = directory, read

@@ -1,4 +1,4 @@
-"""Evidence of Informix: what its own tools print. Its pages: crates/page/src/informix.rs, files/pages/informix.py.
+"""Evidence of Informix: what its own tools print. Its pages: crates/page/src/informix.rs, pagescan/src/formats/informix.rs.
 
 onstat.py and oncheck.py read text, line by line; capture.py makes tables of it; sections.py asks who waited for what.
 """

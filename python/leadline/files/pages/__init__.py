@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
@@ -41,10 +41,15 @@ def parse_place(text: str, *, block_needed: bool = False) -> Place:
     return Place(Path(text))
 
 
-def read_page(place: Place, block_size: int | None = None) -> Page:
-    """A page taken apart, as leadline._core.pages.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError."""
+def read_page(place: Place, block_size: int | None = None, engine: str | None = None, **more: Any) -> Page:
+    """A page taken apart, as leadline._core.pages.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError.
+
+    engine and more: what neither the file nor its name says.
+    """
     from leadline.files.pages import dump_text, oracle_dump
 
+    if engine is not None:
+        return page_read(str(place.path), place.block, block_size, engine=engine, **more)
     text = dump_text.read_text(place.path)
     if text is not None:
         return oracle_dump.read_dump(place, text) if oracle_dump.is_dump(text) else dump_text.read_dump(place, text, block_size)
