@@ -216,7 +216,7 @@ class Load:
                 thread.join()
 
 
-def leg(options: argparse.Namespace, way: str, loaded: bool) -> dict[str, Any]:
+def trial(options: argparse.Namespace, way: str, loaded: bool) -> dict[str, Any]:
     """One table on a server of its own, rewritten in one way."""
     bin_dir = find_server(options.pg_bin).bin_dir
     with PrivateServer(bin_dir, settings=SETTINGS) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -283,12 +283,13 @@ def rewrite(options: argparse.Namespace, way: str, dsn: str, connection: Any) ->
 
 
 def resolve(options: argparse.Namespace) -> dict[str, Any]:
-    legs = []
+    trials = []
     for loaded in (True, False):
         for way in ("alter resolve", "one update"):
-            legs.append(leg(options, way, loaded))
-            print(json.dumps(legs[-1]), file=sys.stderr)
-    return {"legs": legs, "is_right": all(not any(leg["wrong"].values()) and leg["pending_is_exact"] and not leg["left"] for leg in legs)}
+            trials.append(trial(options, way, loaded))
+            print(json.dumps(trials[-1]), file=sys.stderr)
+    is_right = all(not any(one["wrong"].values()) and one["pending_is_exact"] and not one["left"] for one in trials)
+    return {"trials": trials, "is_right": is_right}
 
 
 def main() -> int:

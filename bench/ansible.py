@@ -5,7 +5,7 @@
 
 In each round the playbook (25 hosts, 20 tasks that do nothing, by a local connection) runs once bare and once with each recorder, in an
 order drawn at random. Wall time is that of the process; CPU time is its own with that of its workers, which a busy machine disturbs less.
-The ratio of a recorder is that of its leg to the bare leg of the same round. Ara runs offline, as it does when installed.
+The ratio of a recorder is that of its trial to the bare trial of the same round. Ara runs offline, as it does when installed.
 
 Output: JSON. ansible-core and Ara are installed by pip into a cache (tests/support/ansible_cores.py).
 """
@@ -43,7 +43,7 @@ def site(folder: Path) -> None:
     (folder / "site.yml").write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
 
 
-def leg(core: ansible_cores.Core, folder: Path, recorder: str) -> tuple[float, float]:
+def trial(core: ansible_cores.Core, folder: Path, recorder: str) -> tuple[float, float]:
     """Wall and CPU seconds of one run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "LEADLINE_", "ARA_"))}
     plugins = {"none": "", "leadline": str(PLUGIN), "ara": str(core.plugins_of_ara)}[recorder]
@@ -77,10 +77,10 @@ def main() -> None:
         folder = Path(name)
         site(folder)
         for recorder in took:
-            leg(core, folder, recorder)  # what is done once: bytecode, Ara's tables
+            trial(core, folder, recorder)  # what is done once: bytecode, Ara's tables
         for round_ in range(options.rounds):
             for recorder in rng.sample(list(took), len(took)):
-                took[recorder].append(leg(core, folder, recorder))
+                took[recorder].append(trial(core, folder, recorder))
                 wall, cpu = took[recorder][-1]
                 print(f"round {round_ + 1}, {recorder}: {wall:.2f} s, CPU {cpu:.2f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
         own = own_seconds(folder)
@@ -98,7 +98,7 @@ def main() -> None:
         rows.append(row)
     if own:
         print(f"leadline's plugin says that it took {median(own):.3f} s of each run", file=sys.stderr)
-    json.dump({"environment": environment, "options": vars(options), "legs": took, "own_s": own, "rows": rows}, sys.stdout, indent=1)
+    json.dump({"environment": environment, "options": vars(options), "trials": took, "own_s": own, "rows": rows}, sys.stdout, indent=1)
     print()
 
 

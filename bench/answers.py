@@ -46,15 +46,15 @@ def main() -> None:
     os.environ["LEADLINE_BOOK"] = "off"
     rng, environment = random.Random(options.seed), read_environment()
     builds = {"this": sys.executable} | ({"other": str(options.other.absolute())} if options.other else {})
-    legs = [(build, command) for build in builds for command in COMMANDS]
-    found: dict[tuple[str, str], list[float]] = {leg: [] for leg in legs}
+    trials = [(build, command) for build in builds for command in COMMANDS]
+    found: dict[tuple[str, str], list[float]] = {trial: [] for trial in trials}
     for counted in range(-1, options.rounds):  # the first round compiles modules and reads files into memory
-        for build, command in rng.sample(legs, len(legs)):
+        for build, command in rng.sample(trials, len(trials)):
             took = seconds(builds[build], command, options.capture)
             if counted >= 0:
                 found[build, command].append(took)
     result = {}
-    for build, command in legs:
+    for build, command in trials:
         took = found[build, command]
         low, high = median_interval(took)
         result[f"{command}, {build}"] = {"median_s": median(took), "low_s": low, "high_s": high, "rounds_s": took}

@@ -63,7 +63,7 @@ def prepare(server: PrivateServer, bin_dir: Path) -> None:
     subprocess.run(tables, check=True, capture_output=True)
 
 
-def leg(server: PrivateServer, bin_dir: Path, way: str, seconds: int) -> dict[str, float]:
+def trial(server: PrivateServer, bin_dir: Path, way: str, seconds: int) -> dict[str, float]:
     user, sslmode = WAYS[way]
     dsn = f"host=127.0.0.1 port={server.port} user={user} dbname=postgres sslmode={sslmode} gssencmode=disable"
     environment = os.environ | {"PGPASSWORD": SECRET}
@@ -110,7 +110,7 @@ def main() -> None:
     with PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True) as server:
         prepare(server, binaries.bin_dir)
         for number in range(options.rounds):
-            found = {way: leg(server, binaries.bin_dir, way, options.seconds) for way in rng.sample(list(WAYS), len(WAYS))}
+            found = {way: trial(server, binaries.bin_dir, way, options.seconds) for way in rng.sample(list(WAYS), len(WAYS))}
             rounds.append(found)
             for way in WAYS:
                 print(f"round {number + 1}, {way}: {found[way]}", file=sys.stderr)

@@ -86,7 +86,7 @@ def words(load: str, dsn: str, seconds: float, bin_dir: Path, folder: Path, orm_
     return [str(bin_dir / "pgbench"), "-n", *given, "-T", str(round(seconds)), dsn]
 
 
-def leg(server: PrivateServer, rtt_ms: float, out: Path | None, seconds: float, command: Any) -> tuple[float, float]:
+def trial(server: PrivateServer, rtt_ms: float, out: Path | None, seconds: float, command: Any) -> tuple[float, float]:
     """The rate that the client says, and the round-trip time that the proxy added. out: no proxy, but a capture."""
     proxy = None if out is not None else Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
     port = server.port if proxy is None else proxy.address()[1]
@@ -136,7 +136,7 @@ def main() -> None:
                     def command(dsn: str, load: str = load) -> list[str]:
                         return words(load, dsn, options.seconds, binaries.bin_dir, folder, options.orm_python)
 
-                    seen[rtt] = leg(server, rtt, None if rtt else out, options.seconds, command)
+                    seen[rtt] = trial(server, rtt, None if rtt else out, options.seconds, command)
                 found = predicted(out, [seen[rtt][1] for rtt in RTTS_MS])
                 for rtt, at in zip(RTTS_MS, found.what_if):
                     measured = seen[rtt][0] * SERVER_TRANSACTIONS.get(load, 1)

@@ -1,4 +1,4 @@
-"""Where it is measured: two servers alike, the legs of a comparison, and the window in which the CPU of a tool is read."""
+"""Where it is measured: two servers alike, the trials of a comparison, and the window in which the CPU of a tool is read."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SLICE_S = 5.0
 
 
 @dataclass
-class Leg:
-    """One leg: the counted stretch of it (Unix time), and in that stretch the transactions, the share of CPU time the hypervisor
-    took, and the CPU of the tool in percent of one core: next to nothing when it is paused, or the leg is not what it says.
+class Trial:
+    """One trial: the counted stretch of it (Unix time), and in that stretch the transactions, the share of CPU time the hypervisor
+    took, and the CPU of the tool in percent of one core: next to nothing when it is paused, or the trial is not what it says.
     """
 
     workload: str
     variant: str
     pair: int
-    leg: int
+    number: int
     on: bool
     from_s: float
     to_s: float
@@ -64,7 +64,7 @@ class Slice:
 
 @dataclass
 class Results:
-    legs: list[Leg] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
     done: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)  # (workload, variant) -> what the tool did in its window
     complete: set[tuple[str, str]] = field(default_factory=set)
@@ -105,8 +105,8 @@ class Laboratory:
         found = fetch(self.main, f"select default_version from pg_available_extensions where name = '{name}'")
         return found[0][0] if found else None
 
-    def compare(self, variant: Variant, workload: Workload, pairs: int, leg_s: int, rng: random.Random, results: Results) -> None:
-        """Alternates bare and variant in the order of paired.trial_order and appends the legs."""
+    def compare(self, variant: Variant, workload: Workload, pairs: int, trial_s: int, rng: random.Random, results: Results) -> None:
+        """Alternates bare and variant in the order of paired.trial_order and appends the trials."""
         with ExitStack() as stack:
             self._rest(variant)
             off = self._load(self.main, workload, stack)
@@ -126,7 +126,7 @@ class Laboratory:
                     tool.resume()
                 else:
                     tool.pause()
-                results.legs.append(self._leg(variant, workload, tool, active, number, with_variant, leg_s))
+                results.trials.append(self._trial(variant, workload, tool, active, number, with_variant, trial_s))
                 tool.check()
             tool.resume()
             tool.stop()
@@ -214,9 +214,9 @@ class Laboratory:
         if new.paused:
             new.resume()
 
-    def _leg(
-        self, variant: Variant, workload: Workload, tool: Tool, load: Load, number: int, on: bool, leg_s: int
-    ) -> Leg:
+    def _trial(
+        self, variant: Variant, workload: Workload, tool: Tool, load: Load, number: int, on: bool, trial_s: int
+    ) -> Trial:
         """Right after the switch. What is read at the end of the last stretch that does not count begins the ones that do."""
         settled_s = time.time() + SETTLE_S
         load.drain()
@@ -225,11 +225,11 @@ class Laboratory:
             progress = load.next_progress()
             if progress.from_s >= settled_s:
                 break
-        counted = [progress] + [load.next_progress() for _ in range(leg_s - 2)]
+        counted = [progress] + [load.next_progress() for _ in range(trial_s - 2)]
         percent = 100 * (tool.cpu()["total"] - used) / (time.monotonic_ns() - since_ns)
         from_s, to_s = counted[0].from_s, counted[-1].to_s
         transactions = sum(p.transactions for p in counted)
-        return Leg(workload.name, variant.name, number // 2, number, on, from_s, to_s, transactions, steal_share(machine), percent)
+        return Trial(workload.name, variant.name, number // 2, number, on, from_s, to_s, transactions, steal_share(machine), percent)
 
     def _discard_work(self) -> None:
         shutil.rmtree(self.work)

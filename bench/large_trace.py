@@ -145,9 +145,9 @@ def main() -> None:
         told: dict[str, Any] = {"command": " ".join(command)}
         new = partial(cost, sys.executable, command, capture)
         if given.beside:
-            legs = list(interleave.trials(partial(cost, given.beside, command, capture), new, given.pairs, rng))
+            trials = list(interleave.trials(partial(cost, given.beside, command, capture), new, given.pairs, rng))
             for what in ("wall_s", "cpu_s", "peak_mb"):
-                found = interleave.compare(legs, itemgetter(what))
+                found = interleave.compare(trials, itemgetter(what))
                 told[what] = {"old": found.bare, "new": found.variant, "new by old": asdict(found.ratio)}
         else:
             told |= {what: round(value, 2) for what, value in new().items()}

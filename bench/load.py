@@ -1,6 +1,6 @@
 """The load: one pgbench that runs on while the variants are switched, counted by its own progress lines.
 
-The server's own counters would not do: a backend reports its commits at most once a second, which blurs a leg of a few
+The server's own counters would not do: a backend reports its commits at most once a second, which blurs a trial of a few
 seconds. pgbench counts exactly, once a second, and stamps each line.
 """
 

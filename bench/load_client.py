@@ -99,9 +99,9 @@ def main() -> None:
                 options.pairs,
                 rng,
             )
-            for leg in runs:
-                done.append(leg)
-                print(f"{threads} threads, {'ours' if leg.on else 'pgbench'}: {leg.result}", file=sys.stderr)
+            for trial in runs:
+                done.append(trial)
+                print(f"{threads} threads, {'ours' if trial.on else 'pgbench'}: {trial.result}", file=sys.stderr)
             if options.pairs > 1:
                 figures = {"tps": compare(done, lambda f: f.tps), "cpu_us": compare(done, lambda f: f.cpu_us)}
                 result[f"{threads} threads"] = {

@@ -140,8 +140,8 @@ def delays(options: argparse.Namespace, rng: random.Random) -> list[dict[str, An
             with on({near}):
                 run = list(interleave.trials(bare, through, options.pairs, rng))
             by_pair: dict[int, dict[bool, float]] = {}
-            for leg in run:
-                by_pair.setdefault(leg.pair, {})[leg.on] = leg.result["p50_ns"]
+            for trial in run:
+                by_pair.setdefault(trial.pair, {})[trial.on] = trial.result["p50_ns"]
             added = [pair[True] - pair[False] for pair in by_pair.values()]
             told = json.loads(proxy.stop())
             rows.append(
@@ -182,8 +182,8 @@ def throughput(program: str, options: argparse.Namespace, rng: random.Random) ->
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each leg")
-    parser.add_argument("--gigabytes", type=float, default=4.0, help="of each leg of the relays")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each trial")
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="of each trial of the relays")
     parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of messages, in bytes")
     parser.add_argument("--itself", action="store_true", help="also the C loop by itself")

@@ -33,9 +33,9 @@ from variants import VARIANTS, Variant
 
 DEFAULT_MAJOR = 15  # the one Debian 12 has pg_wait_sampling for
 MAX_LOAD = 1.0
-QUICK = {"pairs": 2, "leg_seconds": 2, "cost_seconds": 4.0, "scale": 5}
-FULL = {"pairs": 10, "leg_seconds": 3, "cost_seconds": 20.0, "scale": 50}
-AROUND_S = 7.0  # about: refresh, connect, tool set-up and end, around the legs or the window of one variant
+QUICK = {"pairs": 2, "trial_seconds": 2, "cost_seconds": 4.0, "scale": 5}
+FULL = {"pairs": 10, "trial_seconds": 3, "cost_seconds": 20.0, "scale": 50}
+AROUND_S = 7.0  # about: refresh, connect, tool set-up and end, around the trials or the window of one variant
 
 
 def main() -> int:
@@ -60,9 +60,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--workload", default="select,tpcb", help=f"of {','.join(SCRIPTS)} [all]")
     add("--protocol", default="prepared", help=f"of {','.join(PROTOCOLS)} [prepared]")
     add("--variants", default=",".join(VARIANTS), metavar="NAMES", help=f"of {', '.join(VARIANTS)} [all]")
-    add("--pairs", type=int, help=f"pairs of legs per comparison [{FULL['pairs']}, quick {QUICK['pairs']}]")
-    legs = f"length of a leg, its first second not counted [{FULL['leg_seconds']}, quick {QUICK['leg_seconds']}]"
-    add("--leg-seconds", type=int, help=legs)
+    add("--pairs", type=int, help=f"pairs of trials per comparison [{FULL['pairs']}, quick {QUICK['pairs']}]")
+    trials = f"length of a trial, its first second not counted [{FULL['trial_seconds']}, quick {QUICK['trial_seconds']}]"
+    add("--trial-seconds", type=int, help=trials)
     add("--cost-seconds", type=float, help=f"length of a CPU window [{FULL['cost_seconds']:g}, quick {QUICK['cost_seconds']:g}]")
     add("--scale", type=int, help=f"pgbench scale [{FULL['scale']}, quick {QUICK['scale']}]")
     add("--clients", type=int, default=64, help="of pgbench, on two threads [64]")
@@ -81,8 +81,8 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     o.workloads = [Workload(script, protocol) for script in _chosen(o.workload, SCRIPTS) for protocol in _chosen(o.protocol, PROTOCOLS)]
     o.settings = {**SETTINGS, **dict(_setting(text) for text in o.set)}
     o.chosen = [VARIANTS[name] for name in _chosen(o.variants, VARIANTS)]
-    if o.pairs < 0 or o.leg_seconds < 2 or o.cost_seconds < 1 or o.scale < 1 or o.clients < 1:
-        raise LeadlineError("usage", "too small: legs of 2 s, CPU windows of 1 s, scale 1 and one client are the least")
+    if o.pairs < 0 or o.trial_seconds < 2 or o.cost_seconds < 1 or o.scale < 1 or o.clients < 1:
+        raise LeadlineError("usage", "too small: trials of 2 s, CPU windows of 1 s, scale 1 and one client are the least")
     if o.clients > int(o.settings["max_connections"]) - 10:
         have = o.settings["max_connections"]
         raise LeadlineError("usage", f"too many clients for max_connections = {have}", hint="--set max_connections=500")
@@ -121,13 +121,13 @@ def bench(o: argparse.Namespace) -> int:
 
 
 def measure(lab: Laboratory, o: argparse.Namespace, results: Results) -> None:
-    """Per workload, the variants in random order: first the legs of each, then its CPU window."""
+    """Per workload, the variants in random order: first the trials of each, then its CPU window."""
     rng = random.Random(o.seed)
     for workload in o.workloads:
         for variant in rng.sample(o.chosen, len(o.chosen)):
-            if variant.legs and o.pairs > 0:
-                say(f"{workload.name}: {variant.title}: {o.pairs} pairs of {o.leg_seconds} s")
-                lab.compare(variant, workload, o.pairs, o.leg_seconds, rng, results)
+            if variant.trials and o.pairs > 0:
+                say(f"{workload.name}: {variant.title}: {o.pairs} pairs of {o.trial_seconds} s")
+                lab.compare(variant, workload, o.pairs, o.trial_seconds, rng, results)
                 results.complete.add((workload.name, variant.name))
             if not variant.is_control:
                 say(f"{workload.name}: {variant.title}: CPU over {o.cost_seconds:g} s")
@@ -135,10 +135,10 @@ def measure(lab: Laboratory, o: argparse.Namespace, results: Results) -> None:
 
 
 def duration_s(o: argparse.Namespace) -> float:
-    """How long it will take: legs, windows, and what is around them."""
-    compared = sum(v.legs for v in o.chosen) if o.pairs else 0
+    """How long it will take: trials, windows, and what is around them."""
+    compared = sum(v.trials for v in o.chosen) if o.pairs else 0
     windows = sum(not v.is_control for v in o.chosen)
-    per_workload = compared * (2 * o.pairs * o.leg_seconds + AROUND_S) + windows * (o.cost_seconds + WARM_UP + AROUND_S)
+    per_workload = compared * (2 * o.pairs * o.trial_seconds + AROUND_S) + windows * (o.cost_seconds + WARM_UP + AROUND_S)
     return float(len(o.workloads) * per_workload + 2 * (5 + o.scale / 5))
 
 
@@ -149,7 +149,7 @@ def say(text: str) -> None:
 def _record(o: argparse.Namespace, run: Run, results: Results, took_s: float) -> None:
     rows = throughput(results)
     costs = cost(results)
-    steal = sum(leg.steal_share for leg in results.legs) / max(1, len(results.legs))
+    steal = sum(trial.steal_share for trial in results.trials) / max(1, len(results.trials))
     summary: dict[str, Any] = {"throughput": rows, "cost": costs, "targets": targets(rows, costs)}
     circumstances = {"steal_share": steal, "duration_s": took_s}
     folder = new_directory(o.output)
@@ -190,7 +190,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _plain(o: argparse.Namespace) -> dict[str, Any]:
     """The options as they took effect, for the record."""
-    names = ("pairs", "leg_seconds", "cost_seconds", "scale", "clients", "seed", "quick", "force")
+    names = ("pairs", "trial_seconds", "cost_seconds", "scale", "clients", "seed", "quick", "force")
     chosen = {"workloads": [w.name for w in o.workloads], "variants": [v.name for v in o.chosen], "set": o.set}
     return {**{name: getattr(o, name) for name in names}, **chosen}
 

@@ -50,10 +50,10 @@ def _throughput(rows: list[Row]) -> list[str]:
         "",
         *_table(headings, ["-", "-", RIGHT, RIGHT, RIGHT, RIGHT, RIGHT, "-"], lines),
         "",
-        "TPS are medians over the legs; the ratio and its interval are those of Wilcoxon's signed-rank test of the pairs.",
+        "TPS are medians over the trials; the ratio and its interval are those of Wilcoxon's signed-rank test of the pairs.",
         "An interval with 1 in it does not prove that there is no cost: it excludes a loss above its lower end. The controls",
         "differ in nothing, so their distance from 1 and the width of their intervals are what the method can resolve on this",
-        "machine; a control whose interval leaves out 1 casts doubt on every difference of that size. The tool's CPU in its legs and",
+        "machine; a control whose interval leaves out 1 casts doubt on every difference of that size. The tool's CPU in its trials and",
         "in the bare ones shows that it worked in the ones and rested in the others.",
         "",
     ]
@@ -122,7 +122,7 @@ def _circumstances(run: Row) -> list[str]:
         ["command", f"`{run['command']}`"],
         ["seed", str(o["seed"])],
         ["load", f"{o['clients']} clients, scale {o['scale']}, `{e['pgbench_command']}`"],
-        ["legs", f"{o['leg_seconds']} s each, the first of them not counted; CPU windows {o['cost_seconds']:g} s"],
+        ["trials", f"{o['trial_seconds']} s each, the first of them not counted; CPU windows {o['cost_seconds']:g} s"],
         ["commit", f"{e['commit'] or 'not known'}{changed}"],
         ["leadline", f"{e['leadline']}, extension sha256 {e['core_sha256'][:16]}"],
         ["server", f"{e['server_version']}; pg_wait_sampling {e['wait_sampling_version'] or 'not installed'}"],
@@ -133,7 +133,7 @@ def _circumstances(run: Row) -> list[str]:
         ["user", "root" if e["user_is_root"] else "not root"],
         ["Python, psycopg, libpq", f"{e['python']}, {e['psycopg']}, {e['libpq']}"],
         ["load average before", load],
-        ["stolen CPU time during legs", f"{100 * run['steal_share']:.2f} %"],
+        ["stolen CPU time during trials", f"{100 * run['steal_share']:.2f} %"],
         ["duration", f"{run['duration_s'] / 60:.0f} minutes"],
     ]
     return ["## Circumstances", "", *_table(["", ""], ["-", "-"], lines), ""]

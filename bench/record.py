@@ -1,4 +1,4 @@
-"""The record of a run: runs/DATE-N/ with what was measured on, every leg and slice, the results, and a page for people."""
+"""The record of a run: runs/DATE-N/ with what was measured on, every trial and slice, the results, and a page for people."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from laboratory import Results
 from leadline.lab import machine
 
 ROOT = Path(__file__).resolve().parent.parent
-LEG_COLUMNS = ["workload", "variant", "pair", "leg", "on", "from_unix_s", "to_unix_s", "transactions", "tps"]
-LEG_COLUMNS += ["steal_share", "tool_cpu_percent_of_core"]
+TRIAL_COLUMNS = ["workload", "variant", "pair", "leg", "on", "from_unix_s", "to_unix_s", "transactions", "tps"]
+TRIAL_COLUMNS += ["steal_share", "tool_cpu_percent_of_core"]  # leg: as in earlier records
 MEASURED = ("crates", "python", "Cargo.lock")
 
 
@@ -42,12 +42,12 @@ def read_environment() -> dict[str, Any]:
 
 def write(folder: Path, run: Run, results: Results, summary: dict[str, Any], page: str) -> None:
     with open(folder / "raw.csv", "w", newline="", encoding="utf-8") as out:
-        legs = csv.writer(out)
-        legs.writerow(LEG_COLUMNS)
-        for leg in results.legs:
-            row = [leg.workload, leg.variant, leg.pair, leg.leg, int(leg.on), f"{leg.from_s:.3f}", f"{leg.to_s:.3f}"]
-            row += [round(leg.transactions), f"{leg.tps:.1f}", f"{leg.steal_share:.4f}", f"{leg.tool_cpu_percent:.4f}"]
-            legs.writerow(row)
+        rows = csv.writer(out)
+        rows.writerow(TRIAL_COLUMNS)
+        for trial in results.trials:
+            row = [trial.workload, trial.variant, trial.pair, trial.number, int(trial.on), f"{trial.from_s:.3f}", f"{trial.to_s:.3f}"]
+            row += [round(trial.transactions), f"{trial.tps:.1f}", f"{trial.steal_share:.4f}", f"{trial.tool_cpu_percent:.4f}"]
+            rows.writerow(row)
     with open(folder / "raw-cpu.csv", "w", newline="", encoding="utf-8") as out:
         slices = csv.writer(out)
         slices.writerow(["workload", "variant", "part", "from_monotonic_ns", "to_monotonic_ns", "cpu_percent_of_core"])

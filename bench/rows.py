@@ -102,22 +102,22 @@ def copy(dsn: str, target: str, options: str = "") -> Cost:
 
 def compare(name: str, theirs: Callable[[], Cost], ours: Callable[[], Cost], pairs: int, rng: random.Random) -> dict[str, Any]:
     def alone(measured: Callable[[], Cost]) -> Cost:
-        os.sync()  # what the leg before has written is written out now, not beside this one
+        os.sync()  # what the trial before has written is written out now, not beside this one
         return measured()
 
-    legs = []
-    for leg in interleave.trials(lambda: alone(theirs), lambda: alone(ours), pairs, rng):
-        legs.append(leg)
-        cost = leg.result
+    trials = []
+    for trial in interleave.trials(lambda: alone(theirs), lambda: alone(ours), pairs, rng):
+        trials.append(trial)
+        cost = trial.result
         peak = "" if cost.peak_mb is None else f", peak {cost.peak_mb:.0f} MB"
-        print(f"{name}: {'leadline' if leg.on else 'other'} {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s{peak}", file=sys.stderr)
+        print(f"{name}: {'leadline' if trial.on else 'other'} {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s{peak}", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what))
-        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what))
+        costs = interleave.compare(trials, lambda cost, what=what: getattr(cost, what))
+        speeds = interleave.compare(trials, lambda cost, what=what: 1 / getattr(cost, what))
         result[what] = {"other": costs.bare, "leadline": costs.variant, "other_by_leadline": asdict(speeds.ratio)}
     for what in ("peak_mb", "bytes"):
-        known = {who: [getattr(leg.result, what) for leg in legs if leg.on == on] for who, on in (("other", False), ("leadline", True))}
+        known = {who: [getattr(one.result, what) for one in trials if one.on == on] for who, on in (("other", False), ("leadline", True))}
         result[what] = {who: max(values) if None not in values else None for who, values in known.items()}
     return result
 

@@ -1,4 +1,4 @@
-"""From legs and slices to results: ratios with intervals, CPU per tool and per pass, and how they stand to the targets."""
+"""From trials and slices to results: ratios with intervals, CPU per tool and per pass, and how they stand to the targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from laboratory import Leg, Results, Slice
+from laboratory import Results, Slice, Trial
 from leadline.lab.paired import loss_shown, pair_up, reading
 from leadline.lab.signed_rank import signed_rank_ratio
 from variants import VARIANTS
@@ -18,13 +18,13 @@ EQUAL_RATE = "leadline-100", ("wait-sampling", "poll-100")
 
 
 def throughput(results: Results) -> list[Row]:
-    """One row per workload and variant whose legs are complete."""
+    """One row per workload and variant whose trials are complete."""
     rows = []
-    for workload, variant in _keys(results.legs):
-        legs = [leg for leg in results.legs if (leg.workload, leg.variant) == (workload, variant)]
+    for workload, variant in _keys(results.trials):
+        trials = [trial for trial in results.trials if (trial.workload, trial.variant) == (workload, variant)]
         if (workload, variant) not in results.complete:
             continue
-        pairs = pair_up([(leg.on, leg.tps) for leg in legs])
+        pairs = pair_up([(trial.on, trial.tps) for trial in trials])
         ratio = signed_rank_ratio(pairs)
         bare, with_ = (median(column) for column in zip(*pairs))
         rows.append(
@@ -37,9 +37,9 @@ def throughput(results: Results) -> list[Row]:
                 "paired_ratio": asdict(ratio),
                 "loss_shown": loss_shown(ratio),
                 "reading": reading(ratio),
-                "tool_cpu_percent_on": median(leg.tool_cpu_percent for leg in legs if leg.on),
-                "tool_cpu_percent_off": median(leg.tool_cpu_percent for leg in legs if not leg.on),
-                "steal_share": sum(leg.steal_share for leg in legs) / len(legs),
+                "tool_cpu_percent_on": median(trial.tool_cpu_percent for trial in trials if trial.on),
+                "tool_cpu_percent_off": median(trial.tool_cpu_percent for trial in trials if not trial.on),
+                "steal_share": sum(trial.steal_share for trial in trials) / len(trials),
             }
         )
     return rows
@@ -105,5 +105,5 @@ def _total_cpu_us(slices: list[Slice]) -> float:
     return sum(s.cpu_percent["total"] / 100 * (s.to_ns - s.from_ns) for s in slices) / 1e3
 
 
-def _keys(legs: Iterable[Leg]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((leg.workload, leg.variant) for leg in legs))
+def _keys(trials: Iterable[Trial]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((trial.workload, trial.variant) for trial in trials))

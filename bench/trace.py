@@ -182,20 +182,20 @@ def pgbench(server: PrivateServer, options: list[str], seconds: float, traced: T
 
 
 def compare(name: str, tool: str, run: Callable[[Traced | None], float], traced: Traced, pairs: int, rng: random.Random) -> dict[str, Any]:
-    legs = []
-    for leg in interleave.trials(lambda: run(None), lambda: run(traced), pairs, rng):
-        legs.append(leg)
-        print(f"{name}: {tool if leg.on else 'bare'} {leg.result:,.0f}", file=sys.stderr)
-    found = interleave.compare(legs, lambda value: value)
+    trials = []
+    for trial in interleave.trials(lambda: run(None), lambda: run(traced), pairs, rng):
+        trials.append(trial)
+        print(f"{name}: {tool if trial.on else 'bare'} {trial.result:,.0f}", file=sys.stderr)
+    found = interleave.compare(trials, lambda value: value)
     return {"workload": name, "tool": tool, "bare": found.bare, "traced": found.variant, "ratio": asdict(found.ratio)} | (
-        {"added": [b - a for a, b in _pairs(legs)]} if name == "semget" else {}
+        {"added": [b - a for a, b in _pairs(trials)]} if name == "semget" else {}
     )
 
 
-def _pairs(legs: list[interleave.Leg[float]]) -> list[tuple[float, float]]:
+def _pairs(trials: list[interleave.Trial[float]]) -> list[tuple[float, float]]:
     by_pair: dict[int, dict[bool, float]] = {}
-    for leg in legs:
-        by_pair.setdefault(leg.pair, {})[leg.on] = leg.result
+    for trial in trials:
+        by_pair.setdefault(trial.pair, {})[trial.on] = trial.result
     return [(pair[False], pair[True]) for pair in by_pair.values()]
 
 

@@ -79,8 +79,8 @@ def main() -> None:
         lines = subprocess.run(["perf", "script", "-i", recorded, "-F", "event"], check=True, capture_output=True).stdout.count(b"\n")
         analyse: list[str | Path] = [sys.executable, "-m", "leadline", "threads", capture, str(pid)]
         script: list[str | Path] = ["perf", "script", "-i", recorded]
-        legs = list(interleave.trials(lambda: lines / cpu_s(script), lambda: ours / cpu_s(analyse), options.pairs, rng))
-        found = interleave.compare(legs, lambda value: value)
+        trials = list(interleave.trials(lambda: lines / cpu_s(script), lambda: ours / cpu_s(analyse), options.pairs, rng))
+        found = interleave.compare(trials, lambda value: value)
         size = sum(file.stat().st_size for file in Path(capture).rglob("*.parquet"))
     result = {
         "leadline": {"events": ours, "lost": lost, "events_per_cpu_s": found.variant, "bytes": size},

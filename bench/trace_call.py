@@ -56,22 +56,22 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-LEGS = ("bare", "another", "events", "sums")
+WAYS = ("bare", "another", "events", "sums")
 RING = 1 << 26
 
 
 @contextmanager
-def traced(leg: str, pid: int) -> Iterator[None]:
+def traced(way: str, pid: int) -> Iterator[None]:
     """`another`: a process that sleeps is traced in place of the caller."""
-    if leg == "bare":
+    if way == "bare":
         yield
         return
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
         with tempfile.TemporaryDirectory() as folder:
             write_manifest(Path(folder), Manifest(Target("process"), clock=Clock(0, 1)))
-            of = sleeper.pid if leg == "another" else pid
-            probe = _core.kernel.KernelProbe(folder, [of], tier="bpf", events=leg != "sums", ring_bytes=RING)
+            of = sleeper.pid if way == "another" else pid
+            probe = _core.kernel.KernelProbe(folder, [of], tier="bpf", events=way != "sums", ring_bytes=RING)
             probe.start()
             try:
                 yield
@@ -85,15 +85,15 @@ def traced(leg: str, pid: int) -> Iterator[None]:
 
 
 def measure(program: Path, writes: bool, rounds: int, rng: random.Random) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {leg: [] for leg in LEGS}
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
     with subprocess.Popen([program, str(int(writes))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdin is not None and caller.stdout is not None
         for _ in range(rounds):
-            for leg in rng.sample(LEGS, len(LEGS)):
-                with traced(leg, caller.pid):
+            for way in rng.sample(WAYS, len(WAYS)):
+                with traced(way, caller.pid):
                     caller.stdin.write("x")
                     caller.stdin.flush()
-                    found[leg].append(float(caller.stdout.readline()))
+                    found[way].append(float(caller.stdout.readline()))
         caller.stdin.close()
     return found
 
@@ -110,11 +110,11 @@ def main() -> None:
         program.with_suffix(".c").write_text(CALLER)
         subprocess.run(["cc", "-O2", "-o", program, program.with_suffix(".c")], check=True)
         for call in ("semget", "pwrite"):
-            legs = measure(program, call == "pwrite", options.rounds, rng)
-            added = {leg: sorted(a - b for a, b in zip(legs[leg], legs["bare"])) for leg in LEGS[1:]}
-            results.append({"call": call, "ns": legs, "added_ns": added})
-            middle = {leg: f"{statistics.median(values):.0f} [{values[0]:.0f}, {values[-1]:.0f}]" for leg, values in added.items()}
-            print(f"{call}: bare {statistics.median(legs['bare']):.0f} ns, added {middle}", file=sys.stderr)
+            ns = measure(program, call == "pwrite", options.rounds, rng)
+            added = {way: sorted(a - b for a, b in zip(ns[way], ns["bare"])) for way in WAYS[1:]}
+            results.append({"call": call, "ns": ns, "added_ns": added})
+            middle = {way: f"{statistics.median(values):.0f} [{values[0]:.0f}, {values[-1]:.0f}]" for way, values in added.items()}
+            print(f"{call}: bare {statistics.median(ns['bare']):.0f} ns, added {middle}", file=sys.stderr)
     json.dump({"environment": environment, "options": vars(options), "results": results}, sys.stdout, indent=1)
     print()
 

@@ -41,7 +41,7 @@ from leadline.lab.paired import ENOUGH_PAIRS
 from leadline.lab.signed_rank import signed_rank_ratio
 from record import read_environment, start_as_installed
 
-LEGS = ("bare", "events", "sums", "perf")
+WAYS = ("bare", "events", "sums", "perf")
 NR_BPF, OBJ_GET_INFO_BY_FD, ENABLE_STATS = {"x86_64": 321}[platform.machine()], 15, 32
 INFO_BYTES, NAME, RUN_TIME, VERIFIED = 224, 64, 192, 216  # struct bpf_prog_info
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -80,14 +80,14 @@ def server_cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def traced(leg: str, pid: int, found: dict[str, Any]) -> Iterator[None]:
-    if leg == "bare":
+def traced(way: str, pid: int, found: dict[str, Any]) -> Iterator[None]:
+    if way == "bare":
         yield
         return
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), Manifest(Target("process"), clock=Clock(0, 1)))
         began = time.thread_time(), time.monotonic()
-        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])), tier="perf" if leg == "perf" else "bpf", events=leg != "sums")
+        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])), tier="perf" if way == "perf" else "bpf", events=way != "sums")
         found["start_cpu_s"], found["start_s"] = time.thread_time() - began[0], time.monotonic() - began[1]
         probe.start()
         before = programs()
@@ -103,11 +103,11 @@ def traced(leg: str, pid: int, found: dict[str, Any]) -> Iterator[None]:
             found["records"], found["lost"] = loss["records"], loss["records_lost"]
 
 
-def measure(server: PrivateServer, words: list[str], leg: str, seconds: float) -> dict[str, Any]:
+def measure(server: PrivateServer, words: list[str], way: str, seconds: float) -> dict[str, Any]:
     pid = int((Path(server.data_dir) / "postmaster.pid").read_text().split()[0])
     command = [str(Path(server.bin_dir) / "pgbench"), "-n", "-c", str(CLIENTS), "-j", "2", "-T", str(round(seconds)), *words, server.dsn]
-    found: dict[str, Any] = {"leg": leg, "reader_s": 0.0}
-    with traced(leg, pid, found):
+    found: dict[str, Any] = {"way": way, "reader_s": 0.0}
+    with traced(way, pid, found):
         before, of_server = resource.getrusage(resource.RUSAGE_CHILDREN), server_cpu_s(pid)
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -117,12 +117,12 @@ def measure(server: PrivateServer, words: list[str], leg: str, seconds: float) -
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    middle = {leg: statistics.median(run["us_each_with_reader"] for run in runs if run["leg"] == leg) for leg in LEGS}
-    each = {leg: [run["us_each_with_reader"] for run in runs if run["leg"] == leg] for leg in LEGS}
-    kept = {leg: signed_rank_ratio(list(zip(each[leg], each["bare"]))) for leg in LEGS}
+    middle = {way: statistics.median(run["us_each_with_reader"] for run in runs if run["way"] == way) for way in WAYS}
+    each = {way: [run["us_each_with_reader"] for run in runs if run["way"] == way] for way in WAYS}
+    kept = {way: signed_rank_ratio(list(zip(each[way], each["bare"]))) for way in WAYS}
     return {
         "us_each_with_reader": middle,
-        "kept": {leg: asdict(ratio) if ratio.pairs >= ENOUGH_PAIRS else {"estimate": ratio.estimate} for leg, ratio in kept.items()},
+        "kept": {way: asdict(ratio) if ratio.pairs >= ENOUGH_PAIRS else {"estimate": ratio.estimate} for way, ratio in kept.items()},
     }
 
 
@@ -138,9 +138,9 @@ def main() -> None:
     with PrivateServer(find_binaries(options.pg_bin).bin_dir, settings=SETTINGS) as server:
         subprocess.run([Path(server.bin_dir) / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn], check=True, capture_output=True)
         for workload, words in (("select", ["-S"]), ("tpcb", [])):
-            runs = [measure(server, words, leg, options.seconds) for _ in range(options.rounds) for leg in rng.sample(LEGS, len(LEGS))]
+            runs = [measure(server, words, way, options.seconds) for _ in range(options.rounds) for way in rng.sample(WAYS, len(WAYS))]
             counting = bpf(ENABLE_STATS, struct.pack("=I", 0))
-            counted = [measure(server, words, leg, options.seconds) for leg in LEGS[1:]]
+            counted = [measure(server, words, way, options.seconds) for way in WAYS[1:]]
             os.close(counting)
             results.append({"workload": workload} | summary(runs) | {"runs": runs, "counted": counted})
             print(workload, summary(runs), file=sys.stderr)
@@ -149,7 +149,7 @@ def main() -> None:
                 done = run["transactions"]
                 lines = [f"{name} {one['runs'] / done:.2f} x {one['run_ns'] / one['runs']:.0f} ns" for name, one in each.items()]
                 of_reader = f"reader {run['reader_s'] / run['transactions'] * 1e9:.0f} ns"
-                print(f"  {run['leg']}, for each transaction: {', '.join([*lines, of_reader])}", file=sys.stderr)
+                print(f"  {run['way']}, for each transaction: {', '.join([*lines, of_reader])}", file=sys.stderr)
     json.dump({"environment": environment, "options": vars(options), "results": results}, sys.stdout, indent=1)
     print()
 

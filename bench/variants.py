@@ -1,6 +1,6 @@
 """What is compared with the bare server: leadline, pg_wait_sampling, a poll of pg_stat_activity, and nothing at all (the controls).
 
-A tool runs from start() to stop(); pause() and resume() switch it between two legs within a millisecond, without its set-up.
+A tool runs from start() to stop(); pause() and resume() switch it between two trials within a millisecond, without its set-up.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class Variant:
     rate_hz: int | None = None
     own_server: bool = False
     preload: str = ""
-    legs: bool = True  # whether throughput is compared; of the others only the CPU is measured
+    trials: bool = True  # whether throughput is compared; of the others only the CPU is measured
 
     @property
     def is_control(self) -> bool:
@@ -314,11 +314,11 @@ VARIANTS = {
         Variant("control-server", "control: the second server, bare", Nothing, own_server=True),
         Variant("leadline-100", "leadline at 100 Hz", lambda: Leadline(100), 100),
         Variant("leadline-1000", "leadline at 1 kHz", lambda: Leadline(1000), 1000),
-        Variant("wakeups-100", "the floor: waking up at 100 Hz", lambda: Wakeups(100), 100, legs=False),
-        Variant("wakeups-1000", "the floor: waking up at 1 kHz", lambda: Wakeups(1000), 1000, legs=False),
+        Variant("wakeups-100", "the floor: waking up at 100 Hz", lambda: Wakeups(100), 100, trials=False),
+        Variant("wakeups-1000", "the floor: waking up at 1 kHz", lambda: Wakeups(1000), 1000, trials=False),
         Variant("wait-sampling", "pg_wait_sampling, default (100 Hz)", WaitSampling, 100, own_server=True, preload="pg_wait_sampling"),
         Variant("poll-10", "pg_stat_activity poll at 10 Hz", lambda: Poll(10), 10),
-        Variant("poll-100", "pg_stat_activity poll at 100 Hz", lambda: Poll(100), 100, legs=False),
+        Variant("poll-100", "pg_stat_activity poll at 100 Hz", lambda: Poll(100), 100, trials=False),
     )
 }
 

@@ -79,15 +79,15 @@ def run_once(command: list[str], cpus: set[int]) -> Cost:
 
 
 def compare(name: str, theirs: list[str], ours: list[str], cpus: set[int], pairs: int, rng: random.Random) -> dict[str, Any]:
-    legs = []
-    for leg in interleave.trials(lambda: run_once(theirs, cpus), lambda: run_once(ours, cpus), pairs, rng):
-        legs.append(leg)
-        who = "leadline" if leg.on else "pg_waldump"
-        print(f"{name}: {who} {leg.result.wall_s:.2f} s, CPU {leg.result.cpu_s:.2f} s", file=sys.stderr)
+    trials = []
+    for trial in interleave.trials(lambda: run_once(theirs, cpus), lambda: run_once(ours, cpus), pairs, rng):
+        trials.append(trial)
+        who = "leadline" if trial.on else "pg_waldump"
+        print(f"{name}: {who} {trial.result.wall_s:.2f} s, CPU {trial.result.cpu_s:.2f} s", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "cpus": len(cpus), "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what))
-        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what))
+        costs = interleave.compare(trials, lambda cost, what=what: getattr(cost, what))
+        speeds = interleave.compare(trials, lambda cost, what=what: 1 / getattr(cost, what))
         result[what] = {"pg_waldump": costs.bare, "leadline": costs.variant, "times_as_fast": asdict(speeds.ratio)}
     return result
 

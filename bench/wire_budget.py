@@ -47,7 +47,7 @@ SPARE_S = 0.5  # for pgbench to connect, within the capture
 LEAST_TRANSACTIONS, TRIPS_EACH = 200, 7
 
 
-def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.Namespace, out: Path) -> tuple[float, float]:
+def trial(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.Namespace, out: Path) -> tuple[float, float]:
     """Transactions a second by pgbench, and the round trip in ms that the proxy added; the packets are in the capture `out`."""
     proxy = Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
     _, port = proxy.address()
@@ -95,7 +95,7 @@ def main() -> None:
             for rtt in rng.sample(rtts, len(rtts)):
                 out = Path(folder) / f"{round_}-{rtt}.leadline"
                 with nullcontext() if options.let_sleep else awake(), on({near}):
-                    rate, really = leg(server, binaries.bin_dir, rtt, options, out)
+                    rate, really = trial(server, binaries.bin_dir, rtt, options, out)
                 measured[rtt].append(rate)
                 added[rtt].append(really)
                 print(f"round {round_ + 1}, {rtt:g} ms ({really:.3f} added): {rate:,.1f} transactions a second", file=sys.stderr)

@@ -71,13 +71,13 @@ def main() -> None:
             return number / (of_children() - began)
 
         ours(), theirs()
-        legs = [(on, (ours if on else theirs)()) for on in trial_order(arguments.pairs, rng)]
-    pairs = pair_up(legs)
+        trials = [(on, (ours if on else theirs)()) for on in trial_order(arguments.pairs, rng)]
+    pairs = pair_up(trials)
     ratio = signed_rank_ratio(pairs)
-    best = sorted(rate for on, rate in legs if on)
+    best = sorted(rate for on, rate in trials if on)
     result = {
         "packets": number, "pairs": arguments.pairs, "leadline_packets_per_s": round(best[len(best) // 2]),
-        "tshark_packets_per_s": round(sorted(rate for on, rate in legs if not on)[arguments.pairs // 2]),
+        "tshark_packets_per_s": round(sorted(rate for on, rate in trials if not on)[arguments.pairs // 2]),
         "ratio": round(ratio.estimate, 2), "low": round(ratio.low, 2), "high": round(ratio.high, 2),
     }  # fmt: skip
     print(json.dumps(result))

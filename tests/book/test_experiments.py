@@ -20,9 +20,9 @@ from books import Open, Run
 from leadline.book.experiments import matching
 from leadline.book.experiments.design import Design, make, seal, words
 from leadline.book.experiments.drawing import drawing
-from leadline.book.experiments.legs import figure_in
 from leadline.book.experiments.query import experiment
 from leadline.book.experiments.text import lines
+from leadline.book.experiments.trials import figure_in
 from leadline.book.place import Place
 from leadline.book.query import Book, Filter
 from leadline.errors import LeadlineError
@@ -338,7 +338,7 @@ def test_secrets_of_commands_are_not_kept(leadline: Run, place: Place, open_book
         ({"metric": "(x)"}, "say whether less or more of it is better"), ({"margin": "2"}, "'2' is not a margin"),
         ({"margin": "0%"}, "'0%' is not a margin"), ({"pairs": 0}, "pairs is not from 1 to 1,000"),
         ({"warmup": -1}, "warmup is not from 0 to 1,000"),
-        ({"pairs": True}, "pairs of an experiment is no whole number"), ({"legs": 3}, "an experiment has no legs"),
+        ({"pairs": True}, "pairs of an experiment is no whole number"), ({"rounds": 3}, "an experiment has no rounds"),
         ({"better": "worse"}, "better is neither less nor more"), ({"baseline": None}, "the experiment has no baseline"),
     ],
 )  # fmt: skip

@@ -187,7 +187,7 @@ def test_effects_are_found_over_the_levels_of_the_others_and_not_without_their_c
     assert [one["reason"] for one in found["empty"]] == ["no trial of it has a figure", "nobody measured it"]
 
 
-def test_a_block_without_a_leg_is_left_out_of_what_needs_it_alone() -> None:
+def test_a_block_without_a_trial_is_left_out_of_what_needs_it_alone() -> None:
     design = design_of(SEED_001)
     figures: dict[tuple[int, int, str], float | None] = {(block, at, "seconds"): 10.0 + at for block in range(10) for at in range(3)}
     figures[(4, 1, "seconds")] = None
@@ -209,7 +209,7 @@ def test_what_is_excluded_leaves_something_to_compare() -> None:
 
 
 def test_a_level_that_changed_nothing_is_told_by_what_it_did_and_what_is_enough_by_the_order() -> None:
-    """2147483648 of seed 000: taken, ignored, and seen by its legs alone."""
+    """2147483648 of seed 000: taken, ignored, and seen by its trials alone."""
     text = """
 question = "How small may a fetch be?"
 [[factor]]

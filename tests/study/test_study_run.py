@@ -1,4 +1,4 @@
-"""`leadline study run`: settings proved, put back, legs recorded, a killed study that goes on, and what is refused."""
+"""`leadline study run`: settings proved, put back, trials recorded, a killed study that goes on, and what is refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_level_that_the_server_refuses_or_that_changes_nothing_is_no_cell(tmp_
     assert killed_studies.server_state(server.dsn) == before
 
 
-def test_settings_are_in_the_legs_and_put_back_also_lists_and_values_that_were_there(tmp_path: Path, server: Server) -> None:
+def test_settings_are_in_the_trials_and_put_back_also_lists_and_values_that_were_there(tmp_path: Path, server: Server) -> None:
     server.sql("alter system set search_path = 'a b', public")
     server.sql("alter system set log_line_prefix = 'it''s'")
     server.sql("select pg_reload_conf()")
@@ -89,7 +89,7 @@ def test_settings_are_in_the_legs_and_put_back_also_lists_and_values_that_were_t
         assert done.returncode == 0, done.stderr
         assert killed_studies.server_state(server.dsn) == before
         parts = json.loads(done.stdout)["study"]["parts"]
-        begun = killed_studies.leg_runs(tmp_path / "book", parts)
+        begun = killed_studies.trial_runs(tmp_path / "book", parts)
         assert sorted(begun) == list(range(8))
         shown = subprocess.run(
             [sys.executable, "-m", "leadline", "book", "show", begun[0][0], "--json"], capture_output=True, text=True, check=True,
@@ -128,7 +128,7 @@ def test_a_private_server_restarts_for_a_setting_and_one_that_it_does_not_start_
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["study"]
     assert dict(found["design"]["dropped"])["shared_preload_libraries=missing"].startswith("the server does not start with these settings")
-    assert [leg["side"] for leg in sorted(found["legs"], key=lambda leg: leg["side"])] == [
+    assert [trial["side"] for trial in sorted(found["legs"], key=lambda trial: trial["side"])] == [
         "max_connections=20, shared_preload_libraries=none", "max_connections=25, shared_preload_libraries=none",
     ]  # fmt: skip
 
@@ -150,7 +150,7 @@ command = "{what}"
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["study"]
     assert {one["cell"] for one in found["judged"]["empty"]} == {"what=bad, n=1", "what=bad, n=2"}
-    assert sum(bool(leg["problem"]) for leg in found["legs"]) == 4 and found["done"] == 6 * 2 + 4
+    assert sum(bool(trial["problem"]) for trial in found["legs"]) == 4 and found["done"] == 6 * 2 + 4
     assert "failed 2 times: exit code 1" in done.stderr
     assert [row["level"] for row in found["judged"]["effects"]] == ["n=2"] and found["judged"]["interactions"] == []
     shown = study(tmp_path / "book", "show").stdout
@@ -218,7 +218,7 @@ def test_a_study_that_has_ended_or_runs_is_not_gone_on_with(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_killed_study_goes_on_with_no_leg_lost_and_the_server_as_it_was(tmp_path: Path, server: Server, seed: int) -> None:
+def test_a_killed_study_goes_on_with_no_trial_lost_and_the_server_as_it_was(tmp_path: Path, server: Server, seed: int) -> None:
     """Of 50 moments: python tests/support/killed_studies.py 50."""
     killed_studies.prepare_server(server.dsn)
     wait_until(lambda: server.sql(f"show {killed_studies.SETTING}")[0][0] == killed_studies.BEFORE)
@@ -288,8 +288,8 @@ def test_a_value_that_cannot_be_set_leaves_nothing_changed(server: Server) -> No
     assert killed_studies.server_state(server.dsn) == before
 
 
-def test_versions_schemas_paths_and_variables_are_what_each_leg_has(tmp_path: Path) -> None:
-    """Two private servers take turns, each with a database for each schema; what a leg was given is in its figures."""
+def test_versions_schemas_paths_and_variables_are_what_each_trial_has(tmp_path: Path) -> None:
+    """Two private servers take turns, each with a database for each schema; what a trial was given is in its figures."""
     for name in ("one", "three"):
         (tmp_path / name).write_text("x" * len(name))
     text = """repetitions = 1
@@ -330,7 +330,7 @@ better = "less"
     done = study(tmp_path / "book", "run", written(tmp_path, text), "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["study"]
-    assert found["done"] == 16 and not any(leg["problem"] for leg in found["legs"])
+    assert found["done"] == 16 and not any(trial["problem"] for trial in found["legs"])
     for row in found["rows"]:
         for cell in (name for name in row if "=" in name and name.startswith("version=")):
             level = dict(part.split("=") for part in cell.split(", "))
@@ -494,7 +494,7 @@ def test_what_an_earlier_study_has_not_put_back_is_not_taken_for_the_state_befor
 
 
 def test_a_study_whose_recorder_was_killed_ends_and_goes_on_in_another_run(tmp_path: Path) -> None:
-    """Who looks at the book closes the record of a run whose supervisor is gone: legs that nobody would see are not run."""
+    """Who looks at the book closes the record of a run whose supervisor is gone: trials that nobody would see are not run."""
     text = 'repetitions = 8\n[[factor]]\nname = "w"\ncommand = true\nlevels = ["0.2", "0.21"]\n[load]\ncommand = "sleep {w}"\n'
     process = killed_studies.start(tmp_path / "book", str(written(tmp_path, text)))
     assert process.stderr is not None
@@ -558,7 +558,7 @@ COMMAND += f"{sys.executable} -c '{CODE.replace(chr(39), chr(34))}'\"\"\"\n"
 
 
 @pytest.mark.parametrize("text", [SCRIPT, COMMAND], ids=["a load", "a command"])
-def test_each_leg_has_a_capture_of_the_server_and_the_study_says_where_the_time_moved(tmp_path: Path, text: str) -> None:
+def test_each_trial_has_a_capture_of_the_server_and_the_study_says_where_the_time_moved(tmp_path: Path, text: str) -> None:
     done = study(tmp_path / "book", "run", written(tmp_path, "repetitions = 1\n" + text), "--json")
     assert done.returncode == 0, done.stderr
     assert "is not captured" not in done.stderr

@@ -1,4 +1,4 @@
-"""Studies that are killed at a moment of a seed, and go on: no leg lost, none doubled, the server as it was.
+"""Studies that are killed at a moment of a seed, and go on: no trial lost, none doubled, the server as it was.
 
     python tests/support/killed_studies.py 50       all moments that the suite takes a sample of, on a private server of the host's binaries
     python tests/support/killed_studies.py 50 25    those from the 26th on
@@ -41,7 +41,7 @@ command = "echo value=7"
 pattern = 'value=(\\d+)'
 better = "less"
 """
-LEGS = 2 * 6
+TRIALS = 2 * 6
 SETTING = "work_mem"
 BEFORE = "3MB"  # in postgresql.auto.conf, where the study must find it and put it back
 
@@ -53,7 +53,7 @@ class Killed:
     after_s: float
     whole: bool
     registered: bool
-    legs: int
+    trials: int
 
 
 def design_in(folder: Path) -> Path:
@@ -82,7 +82,7 @@ def start(book: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def worker_of(process: subprocess.Popen[str]) -> int | None:
-    """The process that runs the legs: it has the uid of its run in its environment, and its parent is the supervisor."""
+    """The process that runs the trials: it has the uid of its run in its environment, and its parent is the supervisor."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError, IndexError):
@@ -117,8 +117,8 @@ def studies(book: Path) -> list[dict[str, Any]]:
         opened.close()
 
 
-def leg_runs(book: Path, parts: list[str]) -> dict[int, list[str]]:
-    """Of each leg, the runs that were begun for it."""
+def trial_runs(book: Path, parts: list[str]) -> dict[int, list[str]]:
+    """Of each trial, the runs that were begun for it."""
     from leadline.book.place import Place
     from leadline.book.query import Book
 
@@ -164,14 +164,14 @@ def kill_and_go_on(folder: Path, dsn: str, seed: int, longest_s: float) -> list[
     found = studies(book)
     assert len({one["seal"] for one in found}) == 1, f"seed {seed}: one study"
     one = found[0]
-    assert one["judged"] is not None and one["done"] == one["of"] == LEGS, f"seed {seed}: {one['done']} of {LEGS}"
-    legs = [leg["n"] for leg in one["legs"] if leg["part"] == "leg"]
-    assert sorted(legs) == list(range(LEGS)), f"seed {seed}: {legs}"
+    assert one["judged"] is not None and one["done"] == one["of"] == TRIALS, f"seed {seed}: {one['done']} of {TRIALS}"
+    trials = [trial["n"] for trial in one["legs"] if trial["part"] == "leg"]
+    assert sorted(trials) == list(range(TRIALS)), f"seed {seed}: {trials}"
     assert all(value == 7 for row in one["rows"] for name, value in row.items() if name not in ("metric", "block")), f"seed {seed}"
-    begun = leg_runs(book, one["parts"])
-    recorded = {leg["n"]: leg["run"] for leg in one["legs"] if leg["part"] == "leg"}
+    begun = trial_runs(book, one["parts"])
+    recorded = {trial["n"]: trial["run"] for trial in one["legs"] if trial["part"] == "leg"}
     assert set(begun) == set(recorded) and all(recorded[n] in runs for n, runs in begun.items()), f"seed {seed}"
-    assert sum(map(len, begun.values())) <= LEGS + len(told), f"seed {seed}: a leg is begun again only if a kill had hit it: {begun}"
+    assert sum(map(len, begun.values())) <= TRIALS + len(told), f"seed {seed}: a trial is begun again only if a kill had hit it: {begun}"
     wait_for(lambda: server_state(dsn) == before, f"the server is as it was (seed {seed})")
     assert not (book / "studies" / one["parts"][0] / "journal.json").exists(), f"seed {seed}"
     return told
@@ -204,9 +204,9 @@ def main(moments: int, first: int = 0) -> None:
         for seed in range(first, moments):
             told = kill_and_go_on(folder, server.dsn, seed, longest_s)
             killed += len(told)
-            moment = "; ".join(f"{one.after_s:.2f} s, {'all' if one.whole else 'worker'}, {one.legs} legs" for one in told)
+            moment = "; ".join(f"{one.after_s:.2f} s, {'all' if one.whole else 'worker'}, {one.trials} trials" for one in told)
             print(f"seed {seed}: killed after {moment}", flush=True)
-        print(f"{moments - first} studies, {killed} kills: no leg lost, none doubled, the server as it was", flush=True)
+        print(f"{moments - first} studies, {killed} kills: no trial lost, none doubled, the server as it was", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,20 +27,20 @@ def test_each_bench_starts(script: str) -> None:
     assert done.stdout.startswith(f"usage: {script}.py")
 
 
-def test_the_ratios_of_throughput_that_are_quoted_follow_from_the_legs_by_signed_ranks() -> None:
-    legs: dict[tuple[str, str, str], dict[str, float]] = {}
+def test_the_ratios_of_throughput_that_are_quoted_follow_from_the_trials_by_signed_ranks() -> None:
+    trials: dict[tuple[str, str, str], dict[str, float]] = {}
     root = BENCH.parent
     [folder] = set(re.findall(r"bench/runs/([0-9-]+)/README", (root / "README.md").read_text(encoding="utf-8")))
     with open(BENCH / "runs" / folder / "raw.csv", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            legs.setdefault((row["variant"], row["workload"].partition("/")[0], row["pair"]), {})[row["on"]] = float(row["tps"])
+            trials.setdefault((row["variant"], row["workload"].partition("/")[0], row["pair"]), {})[row["on"]] = float(row["tps"])
     for page in (root / "README.md", BENCH / "README.md"):
         text = page.read_text(encoding="utf-8")
         for variant, said in {"leadline-100": "leadline, 100 Hz", "leadline-1000": "leadline, 1 kHz"}.items():
             quoted = re.findall(r"\d\.\d{3} \[[^]]*\]", next(line for line in text.splitlines() if line.startswith(f"| {said} |")))
             found = []
             for workload in ("select", "tpcb"):
-                pairs = [(leg["0"], leg["1"]) for (of, load, _), leg in legs.items() if (of, load) == (variant, workload)]
+                pairs = [(trial["0"], trial["1"]) for (of, load, _), trial in trials.items() if (of, load) == (variant, workload)]
                 ratio = signed_rank_ratio(pairs)
                 found.append(f"{ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
             assert quoted == found, page

@@ -15,7 +15,7 @@ from leadline.book.experiments import studies
 from leadline.book.experiments.changed import refusals
 from leadline.book.experiments.design import METRICS, seal
 from leadline.book.experiments.effects import headline, judge
-from leadline.book.experiments.legs import figure_in
+from leadline.book.experiments.trials import figure_in
 from leadline.book.facts import evidence
 from leadline.book.log import Log
 from leadline.book.query import Book
@@ -112,33 +112,33 @@ def _output(book: Book, run: dict[str, Any]) -> Check:
 
 
 def _designed(book: Book, run: dict[str, Any]) -> Iterator[Check]:
-    """Of an experiment, or of one part of a study: the design by its seal, which each leg has too; its own legs by their runs; the
-    verdict by the legs of all parts."""
+    """Of an experiment, or of one part of a study: the design by its seal, which each trial has too; its own trials by their runs; the
+    verdict by the trials of all parts."""
     uid, rows = run["uid"], book.store.rows("select * from experiment where run = ?", (run["id"],))
     if not rows:
         yield Check(uid, "design", "", "missing", "none was registered")
         return
-    row, legs = rows[0], book.store.rows("select * from experiment_leg where run = ? order by part, n", (run["id"],))
-    runs = {leg["leg"]: book.details(book.find(leg["leg"])) for leg in legs if _is_there(book, leg["leg"])}
-    own = {leg: found for leg, found in runs.items() if found["parent"] == uid}
+    row, trials = rows[0], book.store.rows("select * from experiment_leg where run = ? order by part, n", (run["id"],))
+    runs = {trial["leg"]: book.details(book.find(trial["leg"])) for trial in trials if _is_there(book, trial["leg"])}
+    own = {name: found for name, found in runs.items() if found["parent"] == uid}
     design, parts = studies.read_either(run["kind"], row["design_json"]), studies.parts_of(book.store, row["seal"])
     first = parts[0]["uid"] if parts and run["kind"] == "study" else uid
-    yield Check(uid, "design", row["seal"][:16], *_of_design(first, row, legs, own, drawn=studies.is_drawn(design)))
+    yield Check(uid, "design", row["seal"][:16], *_of_design(first, row, trials, own, drawn=studies.is_drawn(design)))
     figures = {(one["n"], one["metric"]): one["value"] for one in book.store.rows("select * from study_figure where run = ?", (run["id"],))}
     if run["kind"] == "experiment":
-        figures = {(leg["n"], design["metrics"][0]["name"]): leg["value"] for leg in legs if leg["part"] == "leg"}
-    for leg in legs:
-        said = _of_leg(book, run, design, leg, runs.get(leg["leg"]), figures)
+        figures = {(trial["n"], design["metrics"][0]["name"]): trial["value"] for trial in trials if trial["part"] == "leg"}
+    for trial in trials:
+        said = _of_trial(book, run, design, trial, runs.get(trial["leg"]), figures)
         if said is not None:
-            part = "trial" if leg["part"] == "leg" else leg["part"]  # a trial is stored as a leg, which it was called at first
-            yield Check(uid, "trial", f"{part} {leg['n'] + 1}, run {leg['leg'][:5]}", *said)
+            part = "trial" if trial["part"] == "leg" else trial["part"]  # a trial is stored as a leg, which it was called at first
+            yield Check(uid, "trial", f"{part} {trial['n'] + 1}, run {trial['leg'][:5]}", *said)
     if row["verdict"] is not None:
-        yield Check(uid, "verdict", row["verdict"], *_of_verdict(book, row, design, parts, legs))
+        yield Check(uid, "verdict", row["verdict"], *_of_verdict(book, row, design, parts, trials))
 
 
-def _of_verdict(book: Book, row: Row, design: dict[str, Any], parts: list[Row], legs: list[Row]) -> State:
+def _of_verdict(book: Book, row: Row, design: dict[str, Any], parts: list[Row], trials: list[Row]) -> State:
     """Without a ratio there is none where something changed meanwhile, or where a trial ended the experiment."""
-    ended = bool(refusals(json.loads(row["differs_json"]))) or ("words" in design and any(leg["problem"] for leg in legs))
+    ended = bool(refusals(json.loads(row["differs_json"]))) or ("words" in design and any(trial["problem"] for trial in trials))
     if row["verdict"] == "none" and row["ratio"] is None and ended:
         return ("ok",)
     found = headline(judge(design, studies.figures_of(book.store, parts, design)), design)
@@ -151,24 +151,24 @@ def _of_verdict(book: Book, row: Row, design: dict[str, Any], parts: list[Row], 
     return ("ok",)
 
 
-def _of_leg(
-    book: Book, part: dict[str, Any], design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None,
+def _of_trial(
+    book: Book, part: dict[str, Any], design: dict[str, Any], trial: dict[str, Any], run: dict[str, Any] | None,
     figures: dict[tuple[int, str], float | None],
 ) -> State | None:  # fmt: skip
     """None where all is as its run has it, or where that cannot be told: a figure of a server is nowhere else."""
     if run is None:
-        return None if leg["part"] != "leg" or leg["problem"] else ("not known", "its run is no longer in the book")
+        return None if trial["part"] != "leg" or trial["problem"] else ("not known", "its run is no longer in the book")
     if run["parent"] != part["uid"]:
         return "changed", f"its run is no part of this {part['kind']}"
-    if leg["part"] != "leg":
+    if trial["part"] != "leg":
         return None
     numbers = [at for block in design["order"] for at in block]
-    if not 0 <= leg["n"] < len(numbers):
+    if not 0 <= trial["n"] < len(numbers):
         return "changed", "the order has no such trial"
-    if leg["side"] != studies.cell_names(design)[numbers[leg["n"]]]:
-        return "changed", f"it is of {leg['side']}, which the order does not say"
+    if trial["side"] != studies.cell_names(design)[numbers[trial["n"]]]:
+        return "changed", f"it is of {trial['side']}, which the order does not say"
     for metric in design["metrics"]:
-        was = figures.get((leg["n"], metric["name"]))
+        was = figures.get((trial["n"], metric["name"]))
         if was is None or metric["per"] or metric["source"] not in ("used", "pattern"):
             continue
         try:

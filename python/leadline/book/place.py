@@ -114,7 +114,7 @@ class Place:
         return self.root / "work" / uid
 
     def study_of(self, uid: str) -> Path:
-        """Captures of the legs of a study, and what it must put back (journal.json) while it has not done so."""
+        """Captures of the trials of a study, and what it must put back (journal.json) while it has not done so."""
         return self.root / "studies" / uid
 
     def reports_of(self, uid: str) -> Path:

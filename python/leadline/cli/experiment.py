@@ -66,7 +66,7 @@ def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, a
     With --exit-code, the exit code is 0 if the variant is better or equivalent, 1 if it is worse, and 3 without a clear verdict.
     """
     from leadline.book.experiments.design import make
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
     from leadline.book.place import find_place
 
     if detach and exit_code:
@@ -92,7 +92,7 @@ def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, a
 def _as_run(design: Any, name: str, labels: tuple[str, ...], as_json: bool) -> Request:
     """The experiment as a run of the book: the same command, with the uid of that run."""
     from leadline.book.experiments.design import hide
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
     from leadline.book.spool import new_uid
     from leadline.book.supervisor import Request
     from leadline.cli.book.options import labels_of

@@ -157,7 +157,7 @@ class Study:
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
 
     def as_text(self) -> str:
-        """What is sealed: all of it, without secrets, with the order of the legs."""
+        """What is sealed: all of it, without secrets, with the order of the trials."""
         out = asdict(self) | {"order": self.order, "cells": self.cells}
         return json.dumps(_hidden(out), ensure_ascii=False, sort_keys=True)
 

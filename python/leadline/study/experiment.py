@@ -7,11 +7,11 @@ from typing import Any
 
 from leadline.book.experiments.cells import COIN
 from leadline.book.experiments.design import METRICS, SIDES, Design, quantity_of
-from leadline.book.experiments.legs import Tell
+from leadline.book.experiments.trials import Tell
 from leadline.book.place import Place
 from leadline.errors import LeadlineError
 from leadline.study.design import Factor, Metric, Study
-from leadline.study.perform import Leg, StudyRun
+from leadline.study.perform import StudyRun, Trial
 
 SIDE = "side"
 
@@ -35,13 +35,13 @@ class Experiment(StudyRun):
     def __init__(self, design: Design, place: Place, uid: str, name: str, tell: Tell) -> None:
         super().__init__(as_study(design, name), place, uid, tell)
         self.design = design
-        self.ends: Leg | None = None
+        self.ends: Trial | None = None
 
     def perform(self) -> None:
         """Raises LeadlineError when a trial ends it, and KeyboardInterrupt when it was interrupted."""
         before = self._fingerprint()
         self.register(self.design.as_text(), self.design.question)
-        self._legs()
+        self._trials()
         self._judge(before, self._fingerprint())
         if self.ends is not None:
             raise LeadlineError("gone", self._failed(self.ends), hint=f"leadline book log {self.ends.uid[:5]}; or --keep-going")
@@ -49,9 +49,9 @@ class Experiment(StudyRun):
     def name_of(self, cell: Sequence[str]) -> str:
         return cell[0]
 
-    def goes_on(self, leg: Leg) -> bool:
-        if leg.part == "leg" and not self.design.keep_going:
-            self.ends = leg
+    def goes_on(self, trial: Trial) -> bool:
+        if trial.part == "leg" and not self.design.keep_going:
+            self.ends = trial
         return self.ends is None
 
     def prepared(self, outcome: str, uid: str, what: str) -> None:
@@ -64,15 +64,15 @@ class Experiment(StudyRun):
 
     def said(self, found: Mapping[str, Any], refused: Sequence[str]) -> dict[str, Any]:
         said = super().said(found, refused)
-        left_out = [leg for leg in self.recorded if leg.part == "leg" and leg.problem]
+        left_out = [trial for trial in self.recorded if trial.part == "leg" and trial.problem]
         if self.ends is not None:
             none = {"verdict": "none", "good": None, "ratio": None, "low": None, "high": None}
             return said | none | {"text": f"no verdict: {self._failed(self.ends)}"}
         if left_out and not refused:
-            sides = ", ".join(f"{sum(leg.name == side for leg in left_out)} of the {side}" for side in SIDES)
+            sides = ", ".join(f"{sum(trial.name == side for trial in left_out)} of the {side}" for side in SIDES)
             left, of = self.design.pairs - said["pairs"], self.design.pairs
             said["text"] += f"; {left} of {of} pairs are left out, in which trials failed ({sides})"
         return said
 
-    def _failed(self, leg: Leg) -> str:
-        return f"trial {leg.number + 1} of {2 * self.design.pairs} ({leg.name}, run {leg.uid[:5]}) failed: {leg.problem}"
+    def _failed(self, trial: Trial) -> str:
+        return f"trial {trial.number + 1} of {2 * self.design.pairs} ({trial.name}, run {trial.uid[:5]}) failed: {trial.problem}"

@@ -23,7 +23,7 @@ MOST_OUTPUT = 64 << 20
 
 @dataclass(frozen=True)
 class Command:
-    """argv of a leg; shown: as the record has it. makes: its capture."""
+    """argv of a trial; shown: as the record has it. makes: its capture."""
 
     argv: list[str]
     shown: list[str] = field(default_factory=list)
@@ -53,17 +53,17 @@ def command_of(study: Study, cell: Cell, dsn: str, directory: Path, number: int,
 
 
 def of_this(argv: list[str]) -> list[str]:
-    """`leadline ...`: this one, whatever is in PATH; it is recorded as the leg. `leadline.study.NAME ...`: a trial of a ready study."""
+    """`leadline ...`: this one, whatever is in PATH; it is recorded as the trial. `leadline.study.NAME ...`: a trial of a ready study."""
     return [sys.executable, "-m", *argv] if argv[:1] == ["leadline"] or (argv[:1] and argv[0].startswith(TRIALS)) else argv
 
 
 def load_capture(directory: Path, number: int, uid: str) -> Path:
-    """Of the load of a leg."""
+    """Of the load of a trial."""
     return directory / f"{number + 1:04}-{uid[:5]}.leadline"
 
 
 def server_capture(directory: Path, number: int, uid: str) -> Path:
-    """Of the server beside a leg. directory: of the study. number: of the leg. uid: of its run."""
+    """Of the server beside a trial. directory: of the study. number: of the trial. uid: of its run."""
     return directory / f"{number + 1:04}-{uid[:5]}-server.leadline"
 
 

@@ -1,4 +1,4 @@
-"""Where the time moved between the levels of a study: sums of the captures of its legs, compared as two captures are."""
+"""Where the time moved between the levels of a study: sums of the captures of its trials, compared as two captures are."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from leadline.errors import LeadlineError
 from leadline.study.loads import load_capture, server_capture
 from leadline.study.servers import write_whole
 
-FORMAT = 3  # of that file: as the fields of Sums are
-SUMS = "sums.json"  # of captures, by leg: they take a while to read
+FORMAT = 4  # of that file: as the fields of Sums are
+SUMS = "sums.json"  # of captures, by trial: they take a while to read
 BUSY = 0.9  # of the time: more requests would only wait longer, on a device that serves one after another
 MOST = 5  # rows of a table on a terminal
 
 
 @dataclass(frozen=True)
 class OfLevel:
-    """other: the level, one: the baseline of its factor. legs: how many captures of each."""
+    """other: the level, one: the baseline of its factor. trials: how many captures of each."""
 
     one: str
     other: str
-    legs: tuple[int, int]
+    trials: tuple[int, int]
     tables: tuple[Moved, ...]
 
     def as_dict(self) -> dict[str, Any]:
         tables = {table.key: {"title": table.title, "rows": table.grid.as_dicts()} for table in self.tables}
-        return {"one": self.one, "other": self.other, "legs": list(self.legs), "tables": tables}
+        return {"one": self.one, "other": self.other, "legs": list(self.trials), "tables": tables}
 
 
 def moved(found: Mapping[str, Any], sums: Mapping[str, Sums]) -> list[OfLevel]:
@@ -47,15 +47,15 @@ def moved(found: Mapping[str, Any], sums: Mapping[str, Sums]) -> list[OfLevel]:
     for at, factor in enumerate(design["factors"]):
         labels = [label for label, _ in factor["levels"]]
         of: dict[str, list[Sums]] = {label: [] for label in labels}
-        for leg in found["legs"]:
-            if leg["run"] in sums:
-                of[cells[leg["side"]][at]].append(sums[leg["run"]])
+        for trial in found["legs"]:
+            if trial["run"] in sums:
+                of[cells[trial["side"]][at]].append(sums[trial["run"]])
         for label in labels[1:]:
             if of[label] and of[labels[0]]:
                 one, other = (sum(of[each], Sums()) for each in (labels[0], label))
-                legs = (len(of[labels[0]]), len(of[label]))
+                trials = (len(of[labels[0]]), len(of[label]))
                 names = [name_of([factor["name"]], (each,)) for each in (labels[0], label)]
-                out.append(OfLevel(names[0], names[1], legs, tuple(between(one, other))))
+                out.append(OfLevel(names[0], names[1], trials, tuple(between(one, other))))
     return out
 
 
@@ -79,7 +79,7 @@ def limits(found: Mapping[str, Any], sums: Mapping[str, Sums]) -> list[Limit]:
     """Of each cell with captures that have devices."""
     out = []
     for cell in cell_names(found["design"]):
-        of = sum((sums[leg["run"]] for leg in found["legs"] if leg["side"] == cell and leg["run"] in sums), Sums())
+        of = sum((sums[trial["run"]] for trial in found["legs"] if trial["side"] == cell and trial["run"] in sums), Sums())
         if of.devices and of.seconds:
             name, busiest = max(of.devices.items(), key=lambda one: one[1]["busy_s"])
             busy = busiest["busy_s"] / of.seconds
@@ -91,7 +91,7 @@ def lines(levels: Sequence[OfLevel], of_cells: Sequence[Limit] = ()) -> list[str
     """For a terminal: the busiest devices, and the rows that moved most."""
     out = ["", "Busiest devices", *(limit.text for limit in of_cells)] if of_cells else []
     for level in levels:
-        out += ["", f"Where the time moved: {level.other} (B, {level.legs[1]} trials) against {level.one} (A, {level.legs[0]} trials)"]
+        out += ["", f"Where the time moved: {level.other} (B, {level.trials[1]} trials) against {level.one} (A, {level.trials[0]} trials)"]
         for table in level.tables:
             grid, left = replace(table.grid, rows=table.grid.rows[:MOST]), len(table.grid.rows) - MOST
             out += ["", table.title, *(grid.lines() if grid.rows else [f"  {grid.empty}"])]
@@ -114,15 +114,15 @@ def _with_load(sums: Sums, path: Path) -> Sums:
 
 
 def captured(found: Mapping[str, Any], directory: Path) -> dict[str, Sums]:
-    """directory: of the study. By run of the leg; of those that ended well and whose capture of the server is there."""
+    """directory: of the study. By run of the trial; of those that ended well and whose capture of the server is there."""
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError, AttributeError):
         said = json.loads((directory / SUMS).read_text(encoding="utf-8"))
-        kept = said["legs"] if said.get("format") == FORMAT else {}
+        kept = said["trials"] if said.get("format") == FORMAT else {}
     out, more = dict[str, Sums](), False
-    for leg in found["legs"]:
-        uid, path = leg["run"], server_capture(directory, leg["n"], leg["run"])
-        if leg["part"] != "leg" or leg["problem"] or not (path / MANIFEST).is_file():
+    for trial in found["legs"]:
+        uid, path = trial["run"], server_capture(directory, trial["n"], trial["run"])
+        if trial["part"] != "leg" or trial["problem"] or not (path / MANIFEST).is_file():
             continue
         if uid in kept:
             out[uid] = Sums(**kept[uid])
@@ -131,11 +131,11 @@ def captured(found: Mapping[str, Any], directory: Path) -> dict[str, Sums]:
             side = of_capture(path)
             assert side.capture is not None
             try:
-                out[uid] = _with_load(sums_of(side), load_capture(directory, leg["n"], uid))
+                out[uid] = _with_load(sums_of(side), load_capture(directory, trial["n"], uid))
             finally:
                 side.capture.close()
             kept[uid], more = asdict(out[uid]), True
     if more:
         with suppress(OSError):
-            write_whole(directory / SUMS, json.dumps({"format": FORMAT, "legs": kept}))
+            write_whole(directory / SUMS, json.dumps({"format": FORMAT, "trials": kept}))
     return out

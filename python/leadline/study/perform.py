@@ -1,4 +1,4 @@
-"""Runs a study within a run of the book: proves its settings, registers the design, runs the legs that are missing, and judges."""
+"""Runs a study within a run of the book: proves its settings, registers the design, runs the trials that are missing, and judges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from leadline.book.command import cancel
 from leadline.book.experiments.cells import Cell
 from leadline.book.experiments.changed import changes, refusals
 from leadline.book.experiments.effects import headline, judge
-from leadline.book.experiments.legs import Registered, Tell, ended, figure_in, fingerprint, now_us, positive
 from leadline.book.experiments.studies import FAILURES, figures_of, parts_of, read_either
+from leadline.book.experiments.trials import Registered, Tell, ended, figure_in, fingerprint, now_us, positive
 from leadline.book.place import VARIABLE, Place
 from leadline.book.query import Book
 from leadline.book.spool import new_uid
@@ -31,23 +31,23 @@ from leadline.study.design import NOTHING, Metric, Study
 from leadline.study.servers import NamedServer, PrivateServers, Servers, environment_of, run_sql, write_whole
 from leadline.study.watch import Watcher
 
-WAIT_S = 60.0  # for what a killed study has left: a leg that ends, a guard that puts settings back
+WAIT_S = 60.0  # for what a killed study has left: a trial that ends, a guard that puts settings back
 
 
 @dataclass(frozen=True)
 class Before:
-    """A study that goes on. first: the uid of the run that registered it. legs: what is there, by part and number: cell and problem."""
+    """A study that goes on. first: the uid of the run that registered it. trials: what is there, by part and number: cell and problem."""
 
     first: str
     seal: str
     registered: int
     text: str
     question: str
-    legs: Mapping[tuple[str, int], tuple[str, str]]
+    trials: Mapping[tuple[str, int], tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Leg:
+class Trial:
     """One that was run. name: of its cell. problem: empty if there is none."""
 
     part: str
@@ -60,7 +60,7 @@ class Leg:
 class StudyRun(Registered):
     """dsn: of the server that the user named, with its password; empty for private ones. before: what goes on here.
 
-    event, block: what its events and its blocks are called. failures: a cell whose first legs all failed, so many, is given up.
+    event, block: what its events and its blocks are called. failures: a cell whose first trials all failed, so many, is given up.
     """
 
     event, block = "study", "block"
@@ -74,31 +74,31 @@ class StudyRun(Registered):
         self.study, self.dsn, self.restart, self.pg_bin, self.before = study, dsn, restart, pg_bin, before
         self.first = before.first if before is not None else uid
         self.directory = place.study_of(self.first)
-        self.done: dict[tuple[str, int], tuple[str, str]] = dict(before.legs) if before is not None else {}
+        self.done: dict[tuple[str, int], tuple[str, str]] = dict(before.trials) if before is not None else {}
         self.servers: Servers | None = None
-        self.recorded: list[Leg] = []  # by this part
+        self.recorded: list[Trial] = []  # by this part
         self._watcher = Watcher()
 
     def name_of(self, cell: Cell) -> str:
         return self.study.cell_name(cell)
 
-    def goes_on(self, leg: Leg) -> bool:
-        """Whether more legs are run after one that failed."""
+    def goes_on(self, trial: Trial) -> bool:
+        """Whether more trials are run after one that failed."""
         return True
 
     def prepared(self, outcome: str, uid: str, what: str) -> None:
-        """A command ran before a leg. outcome: its problem. What is raised as of kind query leaves the place of the leg empty."""
+        """A command ran before a trial. outcome: its problem. What is raised as of kind query leaves the place of the trial empty."""
         if outcome:
             raise LeadlineError("query", f"reset failed: {outcome}")
 
     def in_event(self, figures: Mapping[str, float | None]) -> dict[str, Any]:
-        """What the event of a leg says of its figures."""
+        """What the event of a trial says of its figures."""
         return {"figures": figures}
 
     def perform(self) -> None:
         """Raises LeadlineError when it cannot go on, and KeyboardInterrupt when it was interrupted; the server is then as it was."""
         with ExitStack() as self._locks:
-            lock = self._locks.enter_context(held(self.directory, self._end_legs))
+            lock = self._locks.enter_context(held(self.directory, self._end_trials))
             self._look_again()
             self._look_for_paths()
             try:
@@ -109,7 +109,7 @@ class StudyRun(Registered):
                     self.register(self.study.as_text(), self.study.question_hash)
                 else:
                     self._go_on(self.before)
-                self._legs()
+                self._trials()
                 if isinstance(self.servers, NamedServer):
                     self.servers.close()
                 after = self._fingerprint()
@@ -128,7 +128,7 @@ class StudyRun(Registered):
             self.before = before_of(book, book.find(self.first))
         finally:
             book.close()
-        self.done = dict(self.before.legs)
+        self.done = dict(self.before.trials)
 
     def _look_for_paths(self) -> None:
         for _, factor in self.study.of_kind("layout"):
@@ -208,10 +208,10 @@ class StudyRun(Registered):
             return f"no effect: {said}, as with the baseline", ""
         return "", effect.note
 
-    def _legs(self) -> None:
+    def _trials(self) -> None:
         study = self.study
         for n in range(study.warmup * len(study.cells)):
-            if ("warmup", n) not in self.done and not self._leg("warmup", n, study.cells[n % len(study.cells)]):
+            if ("warmup", n) not in self.done and not self._trial("warmup", n, study.cells[n % len(study.cells)]):
                 return
         numbers = [at for block in study.order for at in block]
         failed = {at: [self.done[("leg", n)][1] for n, one in enumerate(numbers) if one == at and ("leg", n) in self.done]
@@ -230,12 +230,12 @@ class StudyRun(Registered):
                     why = f"all combinations but {len(study.cells) - len(given_up)} fail"
                     raise LeadlineError("gone", why, detail=failed[at][-1], hint="leadline book list --kind trial; leadline book log RUN")
                 continue
-            goes_on = self._leg("leg", n, study.cells[at])
+            goes_on = self._trial("leg", n, study.cells[at])
             failed[at].append(self.recorded[-1].problem)
             if not goes_on:
                 return
 
-    def _leg(self, part: str, n: int, cell: Cell) -> bool:
+    def _trial(self, part: str, n: int, cell: Cell) -> bool:
         """Whether more are run."""
         study, uid = self.study, new_uid()
         name, dsn, figures, problem = self.name_of(cell), "", dict.fromkeys(m.name for m in study.metrics), ""
@@ -258,7 +258,7 @@ class StudyRun(Registered):
             command = loads.command_of(study, cell, dsn, self.directory, n, uid, standby)
             with self._watched(part, dsn, standby, loads.server_capture(self.directory, n, uid)):
                 started = now_us()
-                outcome = self.run_leg(uid, name, command.argv, inputs, env=command.env, shown=command.shown, makes=command.makes)
+                outcome = self.run_trial(uid, name, command.argv, inputs, env=command.env, shown=command.shown, makes=command.makes)
             problem = ended(outcome)
             found = None if "command" in study.load else loads.printed_by_load(self.place, uid)
             if problem and found is not None:
@@ -272,16 +272,16 @@ class StudyRun(Registered):
         of_figures = self.in_event(figures)
         self.events.append("leg", part=part, number=n, side=name, leg=uid, started=started, problem=problem, **of_figures)
         self.done[(part, n)] = (name, problem)
-        leg = Leg(part, n, name, uid, problem)
-        self.recorded.append(leg)
+        trial = Trial(part, n, name, uid, problem)
+        self.recorded.append(trial)
         if not problem:
             return True
         self.tell(f"trial {n + 1} ({name}) failed: {problem}")
-        return self.goes_on(leg)
+        return self.goes_on(trial)
 
     @contextmanager
     def _watched(self, part: str, dsn: str, standby: str, directory: Path) -> Iterator[None]:
-        """With a capture of the server, where there is one; of a leg that counts."""
+        """With a capture of the server, where there is one; of a trial that counts."""
         if part != "leg" or not dsn:
             yield
             return
@@ -303,7 +303,7 @@ class StudyRun(Registered):
                 uid, started = new_uid(), now_us()
                 argv = loads.filled(self.study, cell, step["command"], dsn, self.servers.standby if self.servers is not None else "")
                 env = environment_of(dsn) | {VARIABLE: "off"} if dsn else {}
-                outcome = self.run_leg(uid, "prepare", loads.of_this(argv) if dsn else argv, {"before": what}, env=env, shown=argv)
+                outcome = self.run_trial(uid, "prepare", loads.of_this(argv) if dsn else argv, {"before": what}, env=env, shown=argv)
                 problem, number = ended(outcome), self._prepared
                 none = self.in_event({})
                 self.events.append("leg", part="prepare", number=number, side="", leg=uid, started=started, problem=problem, **none)
@@ -385,8 +385,8 @@ class StudyRun(Registered):
         found = fingerprint([*commands, *paths, *([[study.load["file"]]] if "file" in study.load else [])])
         return found | (self.servers.facts() if isinstance(self.servers, NamedServer) else {})
 
-    def _end_legs(self) -> None:
-        """Legs of an earlier part that a kill has left running."""
+    def _end_trials(self) -> None:
+        """Trials of an earlier part that a kill has left running."""
         book = Book(self.place)
         try:
             parts = parts_of(book.store, self.before.seal) if self.before is not None else []
@@ -400,7 +400,7 @@ class StudyRun(Registered):
 
 
 def _nothing() -> None:
-    """Legs of another study are not ours to end."""
+    """Trials of another study are not ours to end."""
 
 
 def _without(study: Study, at: int, label: str, version_at: int, version: str, why: str) -> Study:
@@ -420,9 +420,9 @@ def smallest_effect(design: Mapping[str, Any], found: Mapping[str, Any]) -> floa
 
 
 @contextmanager
-def held(directory: Path, end_legs: Callable[[], None], what: str = "the study") -> Iterator[int]:
-    """Nobody else works on the study, or changes its server, meanwhile. What a killed one has left (a leg, the guard) has the lock until it
-    ends. Raises LeadlineError while one runs.
+def held(directory: Path, end_trials: Callable[[], None], what: str = "the study") -> Iterator[int]:
+    """Nobody else works on the study, or changes its server, meanwhile. What a killed one has left (a trial, the guard) has the lock until
+    it ends. Raises LeadlineError while one runs.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -440,7 +440,7 @@ def held(directory: Path, end_legs: Callable[[], None], what: str = "the study")
                 if time.monotonic() > deadline:
                     raise LeadlineError("gone", f"what {what} had left does not end", hint=f"see who has {directory}/lock open") from None
                 if not asked:
-                    end_legs()
+                    end_trials()
                     asked = True
                 time.sleep(0.02)
         os.ftruncate(fd, 0)
@@ -459,9 +459,9 @@ def before_of(book: Book, run: dict[str, Any]) -> Before:
     parts = parts_of(book.store, rows[0]["seal"])
     if any(part["verdict"] is not None for part in parts):
         raise LeadlineError("usage", f"study {run['uid'][:5]} has ended", hint=f"leadline study show {run['uid'][:5]}")
-    legs: dict[tuple[str, int], tuple[str, str]] = {}
+    trials: dict[tuple[str, int], tuple[str, str]] = {}
     for part in parts:
         for one in book.store.rows("select part, n, side, problem from experiment_leg where run = ?", (part["run"],)):
-            legs.setdefault((one["part"], one["n"]), (one["side"], one["problem"]))
+            trials.setdefault((one["part"], one["n"]), (one["side"], one["problem"]))
     first = parts[0]
-    return Before(first["uid"], first["seal"], first["registered"], first["design_json"], first["question"], legs)
+    return Before(first["uid"], first["seal"], first["registered"], first["design_json"], first["question"], trials)

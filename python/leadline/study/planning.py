@@ -13,26 +13,26 @@ from leadline.lab.verdict import enough
 from leadline.study.design import Study
 from leadline.units import seconds_of
 
-START_S, LEG_S, RESTART_S = 4.0, 3.0, 3.0  # a private server; what a leg takes besides its load; a restart
+START_S, TRIAL_S, RESTART_S = 4.0, 3.0, 3.0  # a private server; what a trial takes besides its load; a restart
 LINK_S = 1.0  # until a standby streams through another link
 SCALE_BYTES, CAPTURE_BYTES, SERVER_BYTES = 16 << 20, 200_000, 120 << 20
-WATCH_BYTES = 700_000  # the capture of the server beside a leg
+WATCH_BYTES = 700_000  # the capture of the server beside a trial
 WAL_BYTES = 1 << 30  # max_wal_size, where the design does not say
 
 
 def seconds_of_study(study: Study, known: Mapping[str, float]) -> float | None:
-    """About so long; None for a command of which nothing is known. known: seconds of a leg, of an earlier study of this question."""
-    legs = len(study.cells) * (study.repetitions + study.warmup)
-    if "leg" in known:
-        each = known["leg"]
+    """About so long; None for a command of which nothing is known. known: seconds of a trial, of an earlier study of this question."""
+    trials = len(study.cells) * (study.repetitions + study.warmup)
+    if "trial" in known:
+        each = known["trial"]
     elif "command" in study.load:
         return None
     else:
-        each = seconds_of(study.load["for"]) + seconds_of(study.load["warm_up"]) + LEG_S
+        each = seconds_of(study.load["for"]) + seconds_of(study.load["warm_up"]) + TRIAL_S
     scale = sum(step.get("scale", 0) for step in study.prepare)
     databases = math.prod([len(factor.levels) for _, factor in study.of_kind("schema")] or [1])
     each += LINK_S if study.of_kind("round_trip") else 0
-    return float(legs * each + (START_S if study.needs_server and not study.dsn else 0) + scale * databases)
+    return float(trials * each + (START_S if study.needs_server and not study.dsn else 0) + scale * databases)
 
 
 def bytes_of_study(study: Study) -> int:
@@ -83,11 +83,11 @@ def plan(study: Study, book: Book | None) -> dict[str, Any]:
 
 
 def known_of(book: Book | None, study: Study) -> dict[str, float]:
-    """How long a leg took, in the last study that asked the same."""
+    """How long a trial took, in the last study that asked the same."""
     if book is None:
         return {}
     rows = book.store.rows(
-        """select avg(m.value) as leg from experiment e join experiment_leg l on l.run = e.run join run r on r.uid = l.leg
+        """select avg(m.value) as trial from experiment e join experiment_leg l on l.run = e.run join run r on r.uid = l.leg
            join metric m on m.run = r.id and m.name = 'wall_s' where e.question = ? and l.problem = ''""", (study.question_hash,),
     )  # fmt: skip
-    return {"leg": float(rows[0]["leg"]) + LEG_S / 4} if rows and rows[0]["leg"] is not None else {}
+    return {"trial": float(rows[0]["trial"]) + TRIAL_S / 4} if rows and rows[0]["trial"] is not None else {}

@@ -79,7 +79,7 @@ def _change(one: Mapping[str, str]) -> str:
 def _moved(level: OfLevel) -> list[str]:
     """Where the time moved: what moved most stands first in each table."""
     out = [f"<h2>Where the time moved: {escape(level.other)} against {escape(level.one)}</h2>"]
-    said = [f"{name}: {trials} trials with {escape(of)}." for name, trials, of in zip("AB", level.legs, (level.one, level.other))]
+    said = [f"{name}: {trials} trials with {escape(of)}." for name, trials, of in zip("AB", level.trials, (level.one, level.other))]
     out.append(f'<p class="soft">{" ".join(said)}</p>')
     for table in level.tables:
         columns = table.grid.columns

@@ -1,6 +1,6 @@
-"""Captures of the server beside the legs of a study: sessions with their waits and statements, and the devices of the host.
+"""Captures of the server beside the trials of a study: sessions with their waits and statements, and the devices of the host.
 
-A process of its own makes them, one after the other: threads beside who waits for legs would take signals that are for that wait.
+A process of its own makes them, one after the other: threads beside who waits for trials would take signals that are for that wait.
 
     python -m leadline.study.watch < LINES      a line of JSON begins a capture, the next line ends it; "ready", then the problem, if any
 """
@@ -25,7 +25,7 @@ LONGEST_S = 86_400.0
 
 
 class Watcher:
-    """What fails is in `problem`, and never in the way of a leg."""
+    """What fails is in `problem`, and never in the way of a trial."""
 
     def __init__(self) -> None:
         self.problem = ""

@@ -1,4 +1,4 @@
-"""Facts that must not change while legs are run."""
+"""Facts that must not change while trials are run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[list[st
 
 
 def refusals(differs: Sequence[Sequence[str]]) -> list[str]:
-    """What must not change while legs run, and did: there is no verdict then. A file that a command names may be its own output."""
+    """What must not change while trials run, and did: there is no verdict then. A file that a command names may be its own output."""
     rows = [(row_of(name), name, one, other) for name, one, other in differs if not name.startswith("file ")]
     found = [Difference(name, row.kind, row.called, one or None, other or None) for row, name, one, other in rows]
     return [one.text for one in found if one.refuses]

@@ -13,7 +13,7 @@ from leadline.lab.verdict import EQUIVALENT
 
 BASELINE = "the baseline"
 WORDS: dict[str, Any] = {"block": "block", "more": "--repetitions", "sides": {}}
-Figures = Mapping[tuple[int, int, str], float | None]  # (block, number of the cell, metric): figure of that leg
+Figures = Mapping[tuple[int, int, str], float | None]  # (block, number of the cell, metric): figure of that trial
 
 
 def judge(design: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _logs(cells: Sequence[Cell], figures: Figures) -> Callable[[int, Cell, str],
 
 
 def _no_effect(design: Mapping[str, Any], cells: Sequence[Cell], figures: Figures) -> list[dict[str, Any]]:
-    """Levels of which a metric that proves their factor says in each leg what it says in each leg of the baseline's level."""
+    """Levels of which a metric that proves their factor says in each trial what it says in each trial of the baseline's level."""
     out = []
     for metric in design["metrics"]:
         at = next((at for at, one in enumerate(design["factors"]) if one["name"] == metric.get("proves")), None)

@@ -74,7 +74,7 @@ def trial(db: Db, event: Event) -> None:
     body = event.body
     part, side = text(body["part"], 20), text(body["side"], 20)
     if part not in PARTS or side not in (*SIDES, ""):
-        raise ValueError("no leg")
+        raise ValueError("no trial")
     value = None if body["value"] is None else number(body["value"])
     values = (run_id(db, event.uid), part, whole(body["number"]), side, text(body["leg"], 12), whole(body["started"]), value,
               text(body["problem"], 500))  # fmt: skip

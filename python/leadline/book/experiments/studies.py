@@ -1,4 +1,4 @@
-"""Studies in the book: their events, and a study as every view shows it. Design and legs are in the tables of experiments.
+"""Studies in the book: their events, and a study as every view shows it. Design and trials are in the tables of experiments.
 
 A study that was killed goes on in another run, which has the same design with the same seal: nothing of a run that has ended changes. The
 runs of one seal are the parts of one study.
@@ -24,8 +24,8 @@ from leadline.lab.signed_rank import MOST_PAIRS
 KIND = "study"
 PARTS = ("leg", "warmup", "prepare")
 LONGEST_DESIGN = 512 << 10
-MOST_FIGURES, MOST_LEGS = 100, 1_000_000
-FAILURES = 2  # a cell whose first legs all failed, so many of them, is given up
+MOST_FIGURES, MOST_TRIALS = 100, 1_000_000
+FAILURES = 2  # a cell whose first trials all failed, so many of them, is given up
 
 
 def read_design(text_: str) -> dict[str, Any]:
@@ -66,11 +66,11 @@ def design(db: Db, event: Event) -> None:
 
 
 @taken("study.leg")
-def leg(db: Db, event: Event) -> None:
+def trial(db: Db, event: Event) -> None:
     body, run = event.body, run_id(db, event.uid)
     part, at = text(body["part"], 20), whole(body["number"])
-    if part not in PARTS or not 0 <= at < MOST_LEGS:
-        raise ValueError("no leg")
+    if part not in PARTS or not 0 <= at < MOST_TRIALS:
+        raise ValueError("no trial")
     figures = {text(name, 100): None if value is None else number(value) for name, value in list(body["figures"].items())[:MOST_FIGURES]}
     first = next(iter(figures.values()), None)
     values = (run, part, at, text(body["side"], 1000), text(body["leg"], 12), whole(body["started"]), first, text(body["problem"], 500))
@@ -102,9 +102,9 @@ def study(store: Store, run: Row) -> Row | None:
     parts = parts_of(store, rows[0]["seal"])
     first, judged = parts[0], next((part for part in parts if part["verdict"] is not None), None)
     row, design = judged or parts[-1], read_design(first["design_json"])
-    legs, figures = legs_of(store, parts), figures_of(store, parts, design)
+    trials, figures = trials_of(store, parts), figures_of(store, parts, design)
     names = cell_names(design)
-    done, of = sum(one["part"] == "leg" for one in legs), len(names) * design["repetitions"]
+    done, of = sum(one["part"] == "leg" for one in trials), len(names) * design["repetitions"]
     seals = {one["seal"] for one in tries_of(store, first["question"], first["run"])} - {first["seal"]}
     number_of_try = max(len(seals), len(json.loads(first["earlier_json"]))) + 1
     out = {
@@ -112,7 +112,7 @@ def study(store: Store, run: Row) -> Row | None:
         "parts": [part["uid"] for part in parts], "verdict": row["verdict"], "good": None if row["good"] is None else bool(row["good"]),
         "text": row["text"], **{name: row[name] for name in ("ratio", "low", "high")}, "try": number_of_try, "tried": tried(number_of_try),
         "differs": [dict(zip(("fact", "before", "after"), one)) for one in json.loads(row["differs_json"])],
-        "legs": legs, "done": done, "of": of,
+        "legs": trials, "done": done, "of": of,
         "rows": [
             {"metric": metric["name"], "block": block + 1}
             | {name: figures.get((block, at, metric["name"])) for at, name in enumerate(names)}
@@ -121,7 +121,7 @@ def study(store: Store, run: Row) -> Row | None:
         "refused": row["verdict"] == "none" and bool(refusals(json.loads(row["differs_json"]))),
     }  # fmt: skip
     out["judged"] = judge(design, figures) if row["verdict"] is not None and not out["refused"] else None
-    problems = {leg["side"]: leg["problem"] for leg in legs if leg["problem"]}
+    problems = {trial["side"]: trial["problem"] for trial in trials if trial["problem"]}
     for one in out["judged"]["empty"] if out["judged"] is not None else ():
         if not one["excluded"] and one["cell"] in problems:
             one["reason"] = f"its trials failed: {problems[one['cell']]}"
@@ -136,8 +136,8 @@ def figures_in(found: Row) -> dict[tuple[int, int, str], float | None]:
     return {(row["block"] - 1, at, row["metric"]): row[name] for row in found["rows"] for at, name in names}
 
 
-def legs_of(store: Store, parts: list[Row]) -> list[Row]:
-    """Each leg once, as it was recorded first."""
+def trials_of(store: Store, parts: list[Row]) -> list[Row]:
+    """Each trial once, as it was recorded first."""
     found: dict[tuple[str, int], Row] = {}
     for part in parts:
         sql = "select part, n, side, leg as run, started, problem from experiment_leg where run = ? order by started, part, n"

@@ -76,14 +76,14 @@ def medians(found: Mapping[str, Any]) -> list[str]:
     """Of each cell and metric. Only with a verdict: nobody stops at a fine moment."""
     design = found["design"]
     names = [name_of([one["name"] for one in design["factors"]], tuple(cell)) for cell in design["cells"]]
-    failed = {name: sum(bool(leg["problem"]) and leg["part"] == "leg" for leg in found["legs"] if leg["side"] == name) for name in names}
+    failed = {name: sum(bool(one["problem"]) and one["part"] == "leg" for one in found["legs"] if one["side"] == name) for name in names}
     rows = []
     for name in names:
         row: list[Any] = [name]
         for metric in design["metrics"]:
             values = [one[name] for one in found["rows"] if one["metric"] == metric["name"] and one[name] is not None]
             row.append(figure(median(values)) if values and found["verdict"] is not None else "")
-        done = sum(leg["part"] == "leg" and leg["side"] == name for leg in found["legs"])
+        done = sum(one["part"] == "leg" and one["side"] == name for one in found["legs"])
         rows.append([*row, done, failed[name]])
     return ["Cells, with the median of each metric", to_table(["cell", *(m["name"] for m in design["metrics"]), "trials", "failed"], rows)]
 

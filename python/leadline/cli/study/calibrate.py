@@ -28,7 +28,7 @@ def command(name: str, as_json: bool, **given: Any) -> int:
     """
     from dataclasses import replace
 
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
     from leadline.book.place import find_place
     from leadline.cli.study.run import SERVER, as_run, perform
     from leadline.study.design import alike

@@ -53,7 +53,7 @@ def command(name: str | None, resume: str | None, yes: bool, as_json: bool, **gi
 
 def start(name: str | None, given: dict[str, Any], resume: str | None, yes: bool, as_json: bool) -> int:
     """given: the options of a design (`what`). Raises LeadlineError."""
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
     from leadline.book.place import find_place
 
     if (name is None) == (resume is None) and not (name and resume):
@@ -83,7 +83,7 @@ def start(name: str | None, given: dict[str, Any], resume: str | None, yes: bool
 def as_run(study: Study, given: dict[str, Any], dsn: str, *, name: str | None, resume: str | None, as_json: bool, verb: str = "run") -> int:
     """The study as a run of the book: the same command, with the uid of that run."""
     from leadline.book.command import run_request
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
     from leadline.book.spool import new_uid
     from leadline.book.supervisor import Request
 

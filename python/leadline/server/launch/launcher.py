@@ -75,7 +75,7 @@ def _of_command(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, 
 def _of_experiment(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
     """It is the run of the template itself: its design and verdict are of that run, and its trials are parts of it."""
     from leadline.book.experiments.design import make
-    from leadline.book.experiments.legs import JOIN
+    from leadline.book.experiments.trials import JOIN
 
     asked = survey.filled_experiment(spec["experiment"], dict.fromkeys(spec["survey"]) | values)
     seed = {"seed": randbelow(10**9)} if asked.get("seed") is None else {}

@@ -1,4 +1,4 @@
-"""What every experiment and study does: registers its design, then runs legs, each a run of the book, and takes their figures."""
+"""What every experiment and study does: registers its design, then runs trials, each a run of the book, and takes their figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Events:
         self._append(f"{self._part}.{kind}", body)
 
     def made(self, kind: str, path: Path) -> None:
-        """What was made beside a leg, as evidence."""
+        """What was made beside a trial, as evidence."""
         self._append("artifact", {"artifact_kind": kind, "path": str(path.absolute())} | as_event(evidence(str(path))))
 
     def _append(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ def now_us() -> int:
 
 
 class Registered:
-    """A run of the book with a design that is on the disk before its first leg begins. part: experiment or study, of its events."""
+    """A run of the book with a design that is on the disk before its first trial begins. part: experiment or study, of its events."""
 
     def __init__(self, place: Place, uid: str, name: str, tell: Tell, part: str) -> None:
         self.place, self.uid, self.name, self.tell = place, uid, name, tell
@@ -76,7 +76,7 @@ class Registered:
         self.seal = ""
 
     def register(self, text: str, question: str) -> None:
-        """Before anything is run. The seal goes into each leg too, so that to forge the design would take to forge all of them."""
+        """Before anything is run. The seal goes into each trial too, so that to forge the design would take to forge all of them."""
         book = Book(self.place)
         try:
             tries = {row["seal"]: row["uid"] for row in reversed(tries_of(book.store, question)) if row["uid"] != self.uid}
@@ -88,7 +88,7 @@ class Registered:
         self.events.append("design", design=text, question=question, registered=registered, seal=self.seal, earlier=earlier)
         self.tell(f"registered {self.seal[:16]} before the first trial, as run {self.uid[:5]}")
 
-    def run_leg(
+    def run_trial(
         self, uid: str, role: str, argv: Sequence[str], inputs: Mapping[str, Any], *, env: Mapping[str, str] | None = None,
         shown: Sequence[str] = (), makes: Mapping[str, str] | None = None,
     ) -> Outcome:  # fmt: skip
@@ -107,7 +107,7 @@ class Registered:
         return outcome
 
     def value(self, metric: str, uid: str, outcome: Outcome) -> tuple[float | None, str]:
-        """Of a leg that has ended well: what it used, or the figure in its output; or why there is none."""
+        """Of a trial that has ended well: what it used, or the figure in its output; or why there is none."""
         if metric not in METRICS:
             return figure_in(self.place, uid, metric)
         if outcome.used is None:
@@ -154,7 +154,7 @@ def figure_in(place: Place, uid: str, metric: str) -> tuple[float | None, str]:
 
 
 def fingerprint(commands: Sequence[Sequence[str]]) -> dict[str, str]:
-    """What must not change while the legs run: the host, and the programs and files that the commands name."""
+    """What must not change while the trials run: the host, and the programs and files that the commands name."""
     out = facts()
     paths = {shutil.which(command[0]) or command[0] for command in commands} | {word for command in commands for word in command[1:]}
     for path in sorted(paths):
