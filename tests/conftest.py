@@ -363,4 +363,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for major in sorted(used):
         terminalreporter.write_line(f"PostgreSQL {used[major].version}: {used[major].package}")
     if not majors.ALL:
-        terminalreporter.write_line(f"majors between the oldest and the newest: one for each test, by LEADLINE_TEST_SEED={majors.SEED}")
+        said = f"majors between the oldest and the newest: for one test in {majors.ONE_IN}"
+        terminalreporter.write_line(f"{said}, by LEADLINE_TEST_SEED={majors.SEED}")

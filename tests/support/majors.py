@@ -1,4 +1,6 @@
-"""Which majors of PostgreSQL a run tests: of each test the oldest, the newest, and one of those between, drawn by a seed.
+"""Which majors of PostgreSQL a run tests: of each test the oldest and the newest, of one test in three also one of those between.
+
+What lies between is drawn by a seed:
 
     LEADLINE_TEST_MAJORS=all    all of them, as `make test-all-servers` does
     LEADLINE_TEST_SEED=TEXT     draws as the run did that printed this seed; without it, each day draws others
@@ -22,12 +24,14 @@ ALL = os.environ.get("LEADLINE_TEST_MAJORS") == "all"
 SEED = os.environ.setdefault("LEADLINE_TEST_SEED", f"{datetime.now(UTC):%Y-%m-%d}")  # the processes that share the tests draw alike
 NAMES = ("major", "pg", "made", "indexed", "prepared", "server")
 """Of parameters and fixtures whose value is a major."""
+ONE_IN = 3  # tests that also run on a major between the oldest and the newest
 
 
 def drawn(majors: Iterable[int], of: str, seed: str = SEED) -> set[int]:
-    """The first, the last and one between."""
-    ordered = sorted(majors)
-    return {ordered[0], ordered[-1], *Random(f"{seed} {of}").sample(ordered[1:-1], min(1, len(ordered[1:-1])))}
+    """The first, the last, and of one test in ONE_IN one between."""
+    ordered, random = sorted(majors), Random(f"{seed} {of}")
+    between = ordered[1:-1] if random.randrange(ONE_IN) == 0 else []
+    return {ordered[0], ordered[-1], *random.sample(between, min(1, len(between)))}
 
 
 def split(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
