@@ -1,7 +1,7 @@
 //! Formats of pages: how each is told from the others, and how one of its pages is taken apart.
 //!
 //! A new format is a module here with a type that is a [`Format`]. Files of it are told by their first bytes ([`TOLD_BY_BYTES`]) or by their
-//! names ([`told_by_name`]); where neither says it, the caller does ([`read_as`](crate::read_as)).
+//! names (`told_by_name`); where neither says it, the caller does ([`read_as`](crate::read_as)).
 
 mod informix;
 mod named;

@@ -135,11 +135,15 @@ impl Recent {
             let (spent, queue) = self.spent(session, passes, &step_of, (from, to));
             let split = queue.split();
             let mut busy_s = 0.0;
-            for s in &spent {
-                let part = s.woken.map_or(0.0, |interval| split.woken[interval].part(s.doing));
-                let weight_s = s.weight_s * (1.0 - part);
+            // Neighbours are mostly of the same step and event: one look into the maps for all of them.
+            for alike in spent.chunk_by(|a, b| (a.step, a.code) == (b.step, b.code)) {
+                let weights = alike.iter().map(|s| {
+                    let part = s.woken.map_or(0.0, |interval| split.woken[interval].part(s.doing));
+                    s.weight_s * (1.0 - part)
+                });
+                let weight_s = weights.sum();
                 busy_s += weight_s;
-                sums.add(s.step, s.code, weight_s);
+                sums.add(alike[0].step, alike[0].code, weight_s);
             }
             for &(ts, hidden_s) in &split.hidden {
                 let step = numbers.partition_point(|&n| n < ts.div_euclid(step_ns));
@@ -176,6 +180,7 @@ impl Recent {
         let mut spent: Vec<Spent> = Vec::new();
         let (Some(first), Some(last)) = (passes.first(), passes.last()) else { return (spent, queue) };
         let runs = &session.runs[session.runs.partition_point(|r| r.last() < first.tick)..];
+        let only = if let [one] = &session.descriptions[..] { Some(one.backend_type.as_str()) } else { None };
         let mut at = 0;
         for run in runs.iter().take_while(|r| r.tick <= last.tick) {
             let doing = self.doing(run.code);
@@ -184,7 +189,7 @@ impl Recent {
                 at += 1;
             }
             while let Some(pass) = passes.get(at).filter(|p| p.tick <= run.last()) {
-                let kind = session.at(pass.ts).map(|d| d.backend_type.as_str());
+                let kind = only.or_else(|| session.at(pass.ts).map(|d| d.backend_type.as_str()));
                 let active = is_active(run.state, doing, kind);
                 let weight_s = seconds(pass.period_ns);
                 let visible = known && kind.is_some_and(|kind| kind != "walsender");
