@@ -1,4 +1,4 @@
-"""leadline load find-limit: the highest rate that keeps a promise about latency."""
+"""leadline load find-limit: the highest rate within a limit of latency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "find-limit",
-    short_help="Find the highest rate that keeps a promised latency.",
+    short_help="Find the highest rate within a latency limit.",
     epilog="""\b
 Examples:
   leadline load find-limit postgres:///bench --clients 16 --p99 20ms
@@ -24,7 +24,7 @@ Examples:
 )
 @click.argument("dsn", metavar="DSN")
 @what
-@click.option("--p99", required=True, metavar="TIME", help="99 % of the transactions are to end so soon after they were due.")
+@click.option("--p99", required=True, metavar="TIME", help="99 % of the transactions must end within this time after they were due.")
 @click.option("--for", "duration", default="20s", show_default=True, metavar="TIME", help="How long each rate is tried.")
 @click.option("--warm-up", "warm_up", default="2s", show_default=True, metavar="TIME", help="Run before each, without counting.")
 @click.option(
@@ -35,10 +35,10 @@ Examples:
 def command(dsn: str, p99: str, duration: str, warm_up: str, start: float | None, scale: int | None, form: str | None, **given: Any) -> int:
     """Find the highest rate at which 99 % of the transactions end in time.
 
-    Rates are tried in an open loop, higher and lower, until the highest that keeps the promise and the lowest that does not are within 5 %
-    of each other; both are tried twice. A rate is not kept, either, if more than 1 % of its transactions were not begun or did not end.
+    Rates are tried in an open loop, higher and lower, until the highest within the limit and the lowest beyond it are within 5 % of each
+    other; both are tried twice. A rate is also beyond the limit if more than 1 % of its transactions did not begin or did not end.
 
-    Exit code 0: a limit was found; 1: no rate keeps the promise; 2: error.
+    Exit code 0: a highest rate was found; 1: no rate is within the limit; 2: error.
     """
     from leadline.load.limit import Promise, find_limit
     from leadline.load.plan import duration_of
@@ -65,13 +65,13 @@ def _tell(trial: Trial) -> None:
 
     p99 = "-" if trial.p99_ns is None else f"{ms(trial.p99_ns):g} ms"
     left = f", {trial.not_begun:,} not begun or not ended" if trial.not_begun else ""
-    click.echo(f"{trial.rate:10,.1f}/s: p99 {p99}{left}: {'kept' if trial.kept else 'not kept'}")
+    click.echo(f"{trial.rate:10,.1f}/s: p99 {p99}{left}: {'within the limit' if trial.kept else 'beyond it'}")
 
 
 def _text(found: dict[str, Any]) -> str:
     low, high = found["between"]
-    promise = f"p99 of {found['p99_ms']:g} ms"
+    limit = f"a p99 of {found['p99_ms']:g} ms"
     if low is None:
-        return f"No rate that was tried keeps a {promise}"
-    upper = "not found" if high is None else f"not {high:,.1f}/s"
-    return f"Limit: {low:,.1f}/s keeps a {promise}, {upper}"
+        return f"No rate that was tried is within {limit}"
+    upper = "no rate beyond it was found" if high is None else f"{high:,.1f}/s is beyond it"
+    return f"Highest rate within {limit}: {low:,.1f}/s; {upper}"
