@@ -102,7 +102,7 @@ def test_the_right_most_leaf_is_named_with_its_share_of_the_waits(cap: Synthetic
         "block 117 and 1 more",
         "75 % of the waiters",
         "up to 2 at once",
-        "of 100 buffer waits in looks at all buffers 80 could be named",
+        "of 100 buffer waits in scans of all buffers, the page is known for 80",
     ):
         assert text in finding.statement
     assert [(e["block"], e["waiters"], e["wait_s"]) for e in finding.evidence] == [(117, 40, 10.0), (118, 20, 5.0)]

@@ -85,7 +85,7 @@ def test_what_the_holders_did_decides_the_advice(cap: SyntheticCapture) -> None:
     convoy(cap, "idle in transaction", "Client:ClientRead", locktype="advisory", objid=1, objsubid=1)
     (finding,) = found(cap)
     assert "while they held it: idle in transaction 100 %" in finding.statement
-    assert "In 100 % of the looks the holder was idle in its transaction" in finding.action and "synchronous_commit" not in finding.action
+    assert "In 100 % of the scans the holder was idle in its transaction" in finding.action and "synchronous_commit" not in finding.action
 
 
 def test_a_holder_that_has_not_run_yet_and_one_that_waits_for_another_lock(cap: SyntheticCapture) -> None:

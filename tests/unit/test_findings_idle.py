@@ -34,8 +34,11 @@ def test_a_pool_that_does_nothing(tmp_path: Path) -> None:
     (finding,) = rows(cap, "IDLE-CONNECTIONS")
     assert (finding.severity, finding.subject, finding.cost_s) == ("low", "idle connections", None)
     assert finding.statement.startswith("121 connections did nothing for the whole window")
-    assert "keep at least 1030.9 MB for themselves (1.1 % of the memory of the host) (seen of 120), 8.6 MB each" in finding.statement
-    assert f"pid {cap.pids[sessions[7]]} 9.5 MB; most are of application shop from 10.0.0.9 (120)" in finding.statement
+    assert (
+        "keep at least 1030.9 MB of private memory (1.1 % of the memory of the host) (measured for 120 of them), 8.6 MB each"
+        in finding.statement
+    )
+    assert f"pid {cap.pids[sessions[7]]} keeps the most, 9.5 MB; most are of application shop from 10.0.0.9 (120)" in finding.statement
     assert finding.evidence[0]["private_bytes"] == 1_081_000_000
     assert f"WHERE pid = {cap.pids[sessions[7]]};" in finding.action and 'ALTER ROLE "Web" SET idle_session_timeout' in finding.action
 
@@ -67,7 +70,7 @@ def test_statements_that_no_sample_caught(tmp_path: Path, pings: int) -> None:
         for n in range(pings + 1):
             cap.sample(made, "idle", "Client:ClientRead", n * at, (n + 1) * at)
     found = [f.statement.split(" for the whole window")[1].split(" (")[0] for f in rows(cap, "IDLE-CONNECTIONS")]
-    assert found == {0: [""], 5: [" but 550 short statements"], 7: []}[pings]
+    assert found == {0: [""], 5: [" apart from 550 short statements"], 7: []}[pings]
 
 
 def test_sessions_whose_memory_was_not_read(tmp_path: Path) -> None:

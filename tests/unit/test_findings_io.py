@@ -96,7 +96,7 @@ def test_checkpoints_asked_for_by_wal_volume(cap: SyntheticCapture, view: str, r
         "15 % of its records",
     ):
         assert text in finding.statement
-    assert finding.statement.endswith("since the statistics began 13 of 64")
+    assert finding.statement.endswith("since the last statistics reset, 13 of 64 were requested")
 
 
 def test_a_checkpoint_by_command_is_only_information(cap: SyntheticCapture) -> None:

@@ -109,7 +109,8 @@ CASES = [
     ),
     (
         "IO-QUEUE", queue_of_a_disk, 1000, 200, "sdb",
-        ["1000 requests waited 4.0 s in the queue of sdb and were 1.0 s in the disk: 4.00 ms and 1.00 ms", "by batch 1000 times"], 4.0,
+        ["1000 requests waited 4.0 s in the queue of sdb (4.00 ms each) and were 1.0 s in the disk (1.00 ms each)",
+         "by batch 1000 times"], 4.0,
     ),
     (
         "FSYNC-STALL", slow_fsync, 150, 15, "fdatasync of server",

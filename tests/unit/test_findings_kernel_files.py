@@ -167,7 +167,7 @@ CASES = [
     ),
     (
         "UNALIGNED-DIRECT-IO", unaligned, 1_000, 90, "/data/rootdbs of server",
-        ["made 1000 reads and writes of /data/rootdbs with O_DIRECT", "(one had 512 bytes at 1536): 3.000 s"], 3.0,
+        ["made 1000 reads and writes of /data/rootdbs with O_DIRECT", "(one had 512 bytes at offset 1536): 3.000 s"], 3.0,
     ),
     (
         "SHORT-SLEEPS", short_sleeps, 30_000, 19_000, "clock_nanosleep of server",
@@ -237,9 +237,9 @@ def test_the_key_of_a_set_is_that_of_the_semget_that_gave_it(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("nr", "place", "ret", "told"),
     [
-        (328, 1536, 4096, "(one had 4096 bytes at 1536)"),
-        (328, 4096, 512, "(one had 512 bytes at 4096)"),
-        (327, 1536, 512, "(one had some bytes at 1536)"),
+        (328, 1536, 4096, "(one had 4096 bytes at offset 1536)"),
+        (328, 4096, 512, "(one had 512 bytes at offset 4096)"),
+        (327, 1536, 512, "(one had some bytes at offset 1536)"),
         (328, -1, 4096, ""),
         (327, 4096, 512, ""),
     ],

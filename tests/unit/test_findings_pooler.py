@@ -66,7 +66,7 @@ def test_transactions_that_idle_clients_hold(cap: SyntheticCapture) -> None:
     assert (finding.subject, finding.severity, finding.confidence) == ("pool shop/app", "high", "high")
     assert finding.cost_s == pytest.approx(77.5) and finding.share_of_db_time is None
     assert finding.statement == (
-        "Clients of pool shop/app waited 77.5 s for a connection to the server; 4 at once at the most of 6, 3.25 s at the longest; "
+        "Clients of pool shop/app waited 77.5 s for a connection to the server, up to 4 of 6 at once, 3.25 s at the longest; "
         "in 40 of 120 readings somebody waited. The pool is full: 2.0 of 2 connections were open, and transactions held them: "
         "for 100 % of the time they were idle in transaction"
     )

@@ -44,7 +44,7 @@ def test_a_standby_that_replays_less_than_is_made(cap: SyntheticCapture) -> None
 def test_a_standby_that_receives_less_than_is_made(cap: SyntheticCapture) -> None:
     standby(cap, lambda at: 100 + at, lambda at: 100 + at)
     [found] = rows(cap, "STANDBY-BEHIND")
-    assert "that wait are not received" in found.statement and "The way to the standby is too slow" in found.action
+    assert "that wait are not received" in found.statement and "The network to the standby is too slow" in found.action
 
 
 @pytest.mark.parametrize(

@@ -166,9 +166,9 @@ def test_fewer_standbys_than_the_setting_asks_for(
 @pytest.mark.parametrize(
     ("level", "says", "does"),
     [
-        ("remote_write", "a took 10.0 ms to confirm: 100 % for the way there and back", "is the way"),
-        ("on", "a took 40.0 ms to confirm: 25 % for the way there and back, 75 % for its disk", "is the flush"),
-        ("remote_apply", "100.0 ms to confirm: 10 % for the way there and back, 30 % for its disk, 60 % for replay", "is replay"),
+        ("remote_write", "a took 10.0 ms to confirm: 100 % for the network round trip", "is the network round trip"),
+        ("on", "a took 40.0 ms to confirm: 25 % for the network round trip, 75 % for its disk", "is the flush"),
+        ("remote_apply", "100.0 ms to confirm: 10 % for the network round trip, 30 % for its disk, 60 % for replay", "is replay"),
     ],
 )
 def test_the_parts_of_a_synchronous_commit(cap: SyntheticCapture, level: str, says: str, does: str) -> None:

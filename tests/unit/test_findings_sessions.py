@@ -427,7 +427,7 @@ def test_the_server_counts_sessions_that_no_pass_saw(cap: SyntheticCapture) -> N
     cap.stat("pg_stat_database", "sessions", 1000, 1000 + 590 * 60, obj="shop")
     cap.stat("pg_stat_database", "numbackends", 5, 5, obj="shop")
     cap.stat("pg_stat_database", "sessions", 90_000, 100, obj="other")
-    assert (one(cap, "CONN-STORM").subject, one(cap, "CONN-STORM").severity) == ("sessions shorter than a pass", "high")
+    assert (one(cap, "CONN-STORM").subject, one(cap, "CONN-STORM").severity) == ("sessions shorter than the sampling period", "high")
 
 
 def test_the_counter_stands_before_what_passes_saw(cap: SyntheticCapture) -> None:
@@ -438,7 +438,7 @@ def test_the_counter_stands_before_what_passes_saw(cap: SyntheticCapture) -> Non
     found = one(cap, "CONN-STORM")
     assert (found.subject, found.severity) == ("application php from 10.0.0.9", "high")
     assert found.statement.startswith(
-        "The server counts 590.0 new sessions a second, 590.0 of which ended. The passes saw 10.0 a second begin and end within 5 s"
+        "The server counts 590.0 new sessions a second, 590.0 of which ended. Samples caught 10.0 a second that began and ended within 5 s"
     )
 
 

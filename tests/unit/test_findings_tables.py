@@ -49,7 +49,7 @@ def test_autovacuum_is_off_for_a_table(cap: SyntheticCapture) -> None:
     assert (found.subject, found.severity, found.cost_s) == ("table public.off", "medium", None)
     assert found.statement == (
         "autovacuum is off for public.off: 100000 dead rows wait in this table of database app, about 95.4 MB;"
-        " 40000 more than 60 s before; the last vacuum was 2.0 hours ago"
+        " 40000 more than at the start, 60 s earlier; the last vacuum was 2.0 hours ago"
     )
     assert "ALTER TABLE public.off RESET (autovacuum_enabled);" in found.action and "ALTER SYSTEM" not in found.action
 
@@ -131,7 +131,7 @@ def test_workers_that_sleep_while_dead_rows_come(cap: SyntheticCapture) -> None:
     found = one(cap, "AUTOVACUUM-SLOW")
     assert (found.subject, found.severity) == ("autovacuum", "high")
     assert found.statement == (
-        "1000000 dead rows, about 1907.3 MB, wait in public.behind of database app, 100000 more than 60 s before; "
+        "1000000 dead rows, about 1907.3 MB, wait in public.behind of database app, 100000 more than at the start, 60 s earlier; "
         "workers slept 60.0 of 60.0 s for the cost limit"
     )
     assert "autovacuum_vacuum_cost_limit = 2000" in found.action and "All workers have work" not in found.action
@@ -332,8 +332,8 @@ def test_statements_that_compile_more_than_they_run(cap: SyntheticCapture) -> No
     )
     found = one(cap, "JIT-COST")
     assert found.cost_s == 9.0 and found.statement == (
-        "One statement of 30 calls compiled 300 functions in 9.0 s, 75 % of their execution;"
-        " most: 300.0 of 400.0 ms of each call of select sum(a + b) from wide"
+        "One statement compiled 300 functions in 30 calls. Compilation took 9.0 s, 75 % of the execution time;"
+        " most: 300.0 ms of 400.0 ms per call of select sum(a + b) from wide"
     )
 
 
@@ -342,7 +342,7 @@ def test_what_is_compiled_while_a_plan_is_set_up_is_no_part_of_its_execution(cap
     load(cap, "select sum(a + b) from wide")
     jit = {"jit_generation_time": 600, "jit_inlining_time": 500, "jit_optimization_time": 3000, "jit_emission_time": 2000}
     statement(cap, 5, {name: 0 for name in ("jit_functions", *jit)}, calls=10, total_exec_time=6000, jit_functions=30, **jit)
-    assert "in 6.1 s, 100 % of their execution; most: 610.0 of 610.0 ms of each call" in one(cap, "JIT-COST").statement
+    assert "took 6.1 s, 100 % of the execution time; most: 610.0 ms of 610.0 ms per call" in one(cap, "JIT-COST").statement
 
 
 def test_before_15_jit_is_not_counted(cap: SyntheticCapture) -> None:
@@ -418,11 +418,11 @@ def test_commands_that_discard_plans(cap: SyntheticCapture) -> None:
     sessions = 5
     assert found.samples == 30 * sessions and found.cost_s == pytest.approx(150 * 0.020)
     assert found.statement == (
-        "150 plans of one statement that sessions had kept were made again in up to 5 sessions and took 3.0 s, 20.00 ms each for the"
-        " costliest (10000 calls in all); 30 commands on their tables discarded them: ALTER TABLE of account (25 times), DROP INDEX of"
-        " public.account (5 times); most: select * from public.account where id = $1"
+        "Up to 5 sessions planned one statement again 150 times, in 10000 calls, because its kept plan was discarded. This took 3.0 s,"
+        " 20.00 ms for each plan of the costliest. 30 commands on their tables discarded the plans: ALTER TABLE of account (25 times),"
+        " DROP INDEX of public.account (5 times); costliest: select * from public.account where id = $1"
     )
-    assert "Do such commands less often" in found.action and "Autovacuum visits" not in found.action
+    assert "Run such commands less often" in found.action and "Autovacuum visits" not in found.action
 
 
 def test_autovacuum_that_discards_plans(cap: SyntheticCapture) -> None:
@@ -430,7 +430,7 @@ def test_autovacuum_that_discards_plans(cap: SyntheticCapture) -> None:
     prepared(cap, 5, 'select * from "Queue" q join item i using (id)', plans=400, plan_ms=10)
     found = one(cap, "PLAN-INVALIDATION")
     assert found.cost_s == pytest.approx(4.0) and "autovacuum: ANALYZE of public.Queue (60 times)" in found.statement
-    assert "Autovacuum visits the table very often" in found.action and "Do such commands" not in found.action
+    assert "Autovacuum visits the table very often" in found.action and "Run such commands" not in found.action
 
 
 @pytest.mark.parametrize("case", ["sent as text", "no command", "one command", "new sessions", "cheap", "never kept"])

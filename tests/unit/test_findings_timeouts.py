@@ -67,7 +67,7 @@ def test_a_limit_that_only_the_session_knows(cap: SyntheticCapture, proof: str) 
         calls(cap, 0)
     found = one(cap, "TIMEOUT-REPEATED")
     assert found.cost_s == pytest.approx(8) and found.confidence == "low"
-    assert "as if a timeout that the session or its client has set ended them, or the same error" in found.statement
+    assert "perhaps because of a timeout that the session or its client has set, or of the same error" in found.statement
 
 
 @pytest.mark.parametrize("limit_ms", [5000, 5050])

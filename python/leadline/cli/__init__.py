@@ -41,12 +41,12 @@ GROUPS = {
         "import": "Turn the output of Informix's onstat into a capture.",
     },
     "Trace a host and its programs": {
-        "trace": "Trace system calls, sleeps and waits for a CPU of any process.",
+        "trace": "Trace the system calls, sleeps and CPU waits of any process.",
         "threads": "Show where the threads of a trace spent their time.",
         "events": "List the system calls and sleeps of a trace in time order.",
         "flame": "Show in which functions the threads of a trace spent time.",
         "calls": "Fold a function-call trace into a tree with counts.",
-        "why": "Run a command and explain why it fails, or succeeds wrongly.",
+        "why": "Run a command and explain why it fails, or what error it hides.",
     },
     "Read the files of a server, without the server": {
         "page": "Inspect PostgreSQL pages directly in files.",

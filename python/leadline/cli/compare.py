@@ -20,11 +20,12 @@ OUTCOME_NOT_COMPARABLE = 1
 def command(context: click.Context, one: str, other: str, factors: tuple[str, ...], as_json: bool) -> None:
     """Show where the time moved between two captures or runs.
 
-    A and B are directories of captures, also of other hosts, or runs of the logbook. First comes what they were measured on: CPU, memory,
-    kernel, devices under data and WAL, server, settings, data set. What must agree and does not stands in capitals, and there is no
-    verdict (exit code 1), unless it is the declared factor. Then come database time by wait and statement, devices, and latency of a load.
+    A and B are captures, also from different hosts, or runs of the logbook. First comes what they were measured on: CPU, memory, kernel,
+    devices under data and WAL, server, settings, data set. What must be equal and differs is printed in capitals. There is then no
+    verdict (exit code 1), unless you declare the difference with --factor. Then come database time by wait and statement, devices, and
+    latency of a load.
 
-    One measurement of each never shows that a difference would come again: leadline experiment compares in pairs.
+    With one measurement of each you cannot know whether a difference is reproducible: for that, leadline experiment compares in pairs.
     """
     from leadline.compare import compare
     from leadline.compare.environment import both

@@ -193,11 +193,11 @@ def check(paths: tuple[Path, ...], block_size: int | None, form: str | None) -> 
     """Find damaged pages: wrong checksums, overlaps, impossible offsets.
 
     PATH is a file, a directory of relation files or a data directory. Also reports torn pages, pages that look encrypted and
-    files that end within a page. Checksums are verified if pg_control says they are enabled; if pg_control is missing or
-    damaged, on every page that has one. A data directory is also compared with its catalogs, to find files that are
-    missing, not regular files, too short, or belong to no relation; an incremental backup, which has only the blocks that
-    changed, is not. Files that are not checked are counted by kind. Exit code 0: no problems; 1: problems, or pages that could
-    not be checked; 2: error.
+    files that end within a page. Checksums are verified if pg_control says they are enabled. If pg_control is missing or
+    damaged, every page that has a checksum is verified. The files of a data directory are also compared with its catalogs, to find
+    files that are missing, not regular files, too short, or belong to no relation. This comparison skips incremental backups, which
+    contain only changed blocks. Files that are not checked are counted by kind. Exit code 0: no problems; 1: problems, or pages that
+    could not be checked; 2: error.
     """
     from leadline.files import condition
     from leadline.files.pages.run import Pages

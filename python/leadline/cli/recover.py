@@ -52,7 +52,7 @@ Examples:
     "--to-timeline",
     "timeline",
     metavar="TLI",
-    help="As recovery_target_timeline: latest, current or a number.  [default: as set, or latest]",
+    help="As recovery_target_timeline: latest, current or a number.  [default: from the settings, or latest]",
 )
 @click.option(
     "--memory",
@@ -95,7 +95,7 @@ def command(
 
     A base backup has a backup_label, and recovery.signal or standby.signal. Give its archived WAL with --archive or
     --restore-command. leadline replays up to the last checkpoint before the recovery target; the server replays the rest and promotes,
-    by its own settings. The recovery target is that of the settings in DATA_DIR, unless you give one.
+    by its own settings. The recovery target comes from the settings in DATA_DIR, unless you give one.
 
     --verify changes nothing in DATA_DIR. It needs disk space for two copies, and the server's binaries. Exit code 1: the copies differ.
     """

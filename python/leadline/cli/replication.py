@@ -36,16 +36,19 @@ Examples:
   leadline replication forecast postgres://db1/shop --with postgres://db2/shop""",
 )
 @click.argument("source", metavar="CAPTURE|DSN")
-@click.option("--with", "others", multiple=True, metavar="DSN", help="With DSN: also a standby or primary of that server; repeatable.")
+@click.option(
+    "--with", "others", multiple=True, metavar="DSN", help="With DSN: also watch this standby or primary of that server; repeatable."
+)
 @click.option("--for", "duration", metavar="TIME", help="With DSN: how long to watch.  [default: 30s]")
 @form()
 def forecast(source: str, others: tuple[str, ...], duration: str | None, form: str | None) -> None:
     """Forecast when each standby has caught up, or that it never will.
 
-    "can replay" is the rate of replay while WAL waited on the standby's disk. Replay always had work then, so this is the highest rate
-    that the standby can follow. If no WAL ever waited, it is the rate of replay divided by the share of the time in which replay was
-    seen to work. A standby catches up if it can replay WAL faster than the primary makes it. The time is the WAL that it is behind,
-    divided by the difference of the two rates. The forecast assumes that the load does not change.
+    "can replay" is the rate of replay, measured only while the standby's disk had WAL that was not replayed yet. Replay always had work
+    then, so this is the highest rate that the standby can follow. If there was never such WAL, "can replay" is the rate of replay divided
+    by the share of the time in which replay was seen to work. A standby catches up if it can replay WAL faster than the primary makes
+    it. The time to catch up is the WAL still to be replayed, divided by the difference of the two rates. The forecast assumes that the
+    load does not change.
 
     With DSN, the servers are watched first. Time and rates have 95 % intervals in --json.
     """
@@ -89,7 +92,7 @@ Examples:
 @click.option("--private", is_flag=True, help="On a private pair on this host, removed at the end: the default.")
 @click.option("--primary", metavar="DSN", help="On this server instead. Says what it will change, and asks.")
 @click.option("--standby", metavar="DSN", help="With --primary: its standby, which is compared with it before anything begins.")
-@click.option("--round-trip", "round_trips", metavar="A,B", help="Round trips of a private pair to compare: 0,5ms,20ms.")
+@click.option("--round-trip", "round_trips", metavar="A,B", help="Compare round trips between a private primary and standby: 0,5ms,20ms.")
 @click.option("--setting", "settings", multiple=True, metavar="NAME=A,B", help="Compare these levels of a setting.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), metavar="N", help="Blocks: how often each combination is run.")
 @click.option("--for", "duration", metavar="TIME", help="How long each load runs.")

@@ -44,7 +44,7 @@ def command(captures: tuple[Path, ...], as_json: bool) -> None:
 
     For a server: database time by wait class, findings, top statements, lock chains, hot blocks and sessions. For a host: CPU,
     pressure, devices and processes. For WAL or files: the kinds of records and pages. Always: what was not measured, and
-    what leadline itself used.
+    what leadline itself used: CPU time and bytes written.
     """
     if len(captures) > 1:
         raise LeadlineError("usage", f"show takes one capture, and {len(captures)} were given", hint=COMPARE)

@@ -42,7 +42,7 @@ def parse_rate(text: str) -> float:
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
 @click.option("--pooler", metavar="DSN", help="Also query the admin console of the PgBouncer in front of the server, twice a second.")
-@click.option("--with", "others", multiple=True, metavar="DSN", help="Also watch the replication of a standby or primary of the target.")
+@click.option("--with", "others", multiple=True, metavar="DSN", help="Also watch replication with this standby or primary of the target.")
 @filter_option
 @kernel_tier
 @kernel_detail

@@ -27,8 +27,10 @@ MIN_REFRESH_S = 0.5
     "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
 )
 @click.argument("target", required=False)
-@click.option("--pid", type=int, metavar="PID", help="Same as a pid as TARGET. A connection string given as well supplies names.")
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Same as a data directory as TARGET.")
+@click.option(
+    "--pid", type=int, metavar="PID", help="Watch the server of this process. If you also give a connection string, it supplies names."
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Watch the server that runs on this data directory.")
 @click.option("--host", is_flag=True, help="Watch only this host: CPUs, pressure, processes, devices. Needs no database.")
 @click.option(
     "--rate", metavar="HZ", help="Samples per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 10; with --host 1]"

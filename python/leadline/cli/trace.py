@@ -35,7 +35,7 @@ def command(
     pids: str | None, user: str | None, command_line: tuple[str, ...], duration: str | None, out: Path | None, kernel_tier: str,
     kernel_detail: str, kernel_budget: float, kernel_retransmits: bool, force: bool, as_json: bool,
 ) -> None:
-    """Trace system calls, sleeps and waits for a CPU of any process.
+    """Trace the system calls, sleeps and CPU waits of any process.
 
     Writes a capture. Choose processes with -p or -u, or give a command after --. With -p, the trace ends when these processes have
     ended, if that is before the time of --for. With a command, the exit code is that of the command. Needs root, or the capabilities

@@ -167,7 +167,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, form: str 
     """Sum records, bytes and page images, largest first.
 
     record_bytes excludes page images; fpi_bytes is the stored size of page images. superseded_fpi_bytes is the part of
-    fpi_bytes in images that a later image of the same page, in the WAL that was read, replaces.
+    fpi_bytes in superseded images: images with a later image of the same page in the WAL that was read.
     """
     from leadline.files.wal import ending_text, threads_here, whole, wish_of
 

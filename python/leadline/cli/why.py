@@ -20,7 +20,7 @@ MOST_CAUSES, MOST_PROCESSES = 3, 5
     help="How long to watch background processes after the command has ended.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print causes and failed processes as JSON, after the command's own output.")
 def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> int:
-    """Run a command and explain why it fails, or succeeds wrongly.
+    """Run a command and explain why it fails, or what error it hides.
 
     Traces the command and every process that it starts. Input and output of the command are untouched; the explanation goes to
     stderr. Needs no root. Exit code 0: the command exited with 0 and nothing is wrong; 1: a cause was found; 3: the command failed,

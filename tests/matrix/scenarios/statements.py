@@ -137,7 +137,7 @@ def expressions_compiled_for_each_call(g: Ground) -> Iterator[Truth]:
             db.execute(f"set {setting}", prepare=False)
 
     lost_s = loses(g, look, compile_all)
-    yield lambda: [Expected("JIT-COST", "JIT compilation", lost_s(), ("One statement of", "select sum(a"), "high")]
+    yield lambda: [Expected("JIT-COST", "JIT compilation", lost_s(), ("One statement compiled", "select sum(a"), "high")]
 
 
 PARALLEL = {name: 0 for name in ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size")}

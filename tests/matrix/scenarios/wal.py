@@ -43,7 +43,7 @@ def synchronous_standby_is_slow(g: Ground) -> Iterator[Truth]:
         g.sql("create table entry (id int)")
         watch = Stopwatch()
         payers = g.repeat("pay", inserting(watch, 0.02), 4)
-        says = ("(far)", "100 % for the way there and back, 0 % for its disk")
+        says = ("(far)", "100 % for the network round trip, 0 % for its disk")
         yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), says, "medium")]
         g.stop(payers)
 

@@ -26,13 +26,15 @@ WHAT = (
         help="Protocol in which statements are sent.",
     ),
     click.option("--define", "-D", "defines", multiple=True, metavar="NAME=VALUE", help="Set a variable of the scripts."),
-    click.option("--scale", "-s", type=click.IntRange(1), metavar="N", help="The variable scale.  [default: as the tables are]"),
+    click.option(
+        "--scale", "-s", type=click.IntRange(1), metavar="N", help="Value of the variable `scale`.  [default: the scale of the tables]",
+    ),
     click.option(
         "--max-tries", type=click.IntRange(0), default=1, show_default=True, metavar="N",
         help="Tries of a transaction with a serialization failure or deadlock; 0: no limit.",
     ),
-    click.option("--continue-on-error", is_flag=True, help="Let other errors end the transaction, not the client."),
-    click.option("--seed", metavar="N", help="Seed of random values: the same one draws the same values."),
+    click.option("--continue-on-error", is_flag=True, help="If a statement fails, end only its transaction, not the client."),
+    click.option("--seed", metavar="N", help="Seed of random values: the same seed gives the same values."),
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ Examples:
 @click.option("--for", "duration", metavar="TIME", help="Length of the load; with --ramp, for each rate.  [default: 60s; with -t no limit]")
 @click.option(
     "--warm-up", "warm_up", default="0s", show_default=True, metavar="TIME|auto",
-    help="Run this long before, without counting; auto: until the rate is steady.",
+    help="Warm up for this time, without counting; auto: until the rate is steady.",
 )
 @click.option(
     "--rate", "-R", type=click.FloatRange(min=0, min_open=True, max=1e9), metavar="R",
@@ -48,8 +48,10 @@ Examples:
 )
 @click.option("--transactions", "-t", type=click.IntRange(1), metavar="N", help="End each client after N transactions.")
 @click.option("--ramp", metavar="FROM:TO:STEP", help="Run with one rate after the other.")
-@click.option("--latency-limit", metavar="TIME", help="Skip, and count, transactions that are later than this when a client is free.")
-@click.option("--soak", is_flag=True, help="Also test ten parts of the load for a trend in rate or latency.  [--for: default 1h]")
+@click.option(
+    "--latency-limit", metavar="TIME", help="Skip a transaction that is already this late before it begins, and count it as skipped."
+)
+@click.option("--soak", is_flag=True, help="Also look for a trend in rate or latency, over ten parts of the load.  [--for: default 1h]")
 @click.option("--progress", "-P", is_flag=True, help="Print a line each second.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="CAPTURE",

@@ -41,12 +41,12 @@ def command(
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
     Each client and each port of a server has its own budget. The time of a transaction is a + (N + C) * RTT: N is its number of round
-    trips, C the number of round trips for connecting, and a the rest, the work of client and server. RTT is the shortest time that
-    handshakes, acknowledgements and round trips allow. The prediction holds if the same connections stay busy. The 95 % intervals come
-    from a bootstrap over parts of the time, and include the error of the model.
+    trips, C the number of round trips for connecting, and a the rest, the work of client and server. RTT is the shortest of
+    three times: those of handshakes, acknowledgements and round trips. The prediction holds if the same connections stay busy. The 95 %
+    intervals come from a bootstrap over parts of the time, and include the error of the model.
 
-    With DSN, the packets of its clients that pass this host are captured. That needs the right CAP_NET_RAW, and nobody logs in. The way
-    from this host is measured first, by 20 handshakes.
+    With DSN, leadline captures the packets between the server and its clients that pass this host. This needs the capability
+    CAP_NET_RAW, but no login. Before that, it measures the round-trip time from this host with 20 handshakes.
     """
     import tempfile
     from contextlib import closing

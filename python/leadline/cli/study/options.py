@@ -22,9 +22,12 @@ WHAT = (
     ),
     click.option(
         "--layout", "layouts", multiple=True, metavar="NAME=PLACES",
-        help="A layout of study storage: DIR, or '/mnt/a indexes=/mnt/b large_objects=/mnt/b wal=/mnt/c'; the first is the baseline.",
+        help="Compare this layout, in the study storage: DIR, or '/mnt/a indexes=/mnt/b large_objects=/mnt/b wal=/mnt/c'; the "
+        "first is the baseline.",
     ),
-    click.option("--round-trip", "round_trips", metavar="A,B", help="Round trips of a private pair to compare: 0,5ms,20ms."),
+    click.option(
+        "--round-trip", "round_trips", metavar="A,B", help="Compare round trips between a private primary and standby: 0,5ms,20ms.",
+    ),
     click.option("--repetitions", type=BLOCKS, metavar="N", help=f"Blocks: how often each combination is run.  {OF_DESIGN}"),
     click.option("--for", "duration", metavar="TIME", help=f"How long each load runs.  {OF_DESIGN}"),
     click.option("--clients", type=click.IntRange(1, 10_000), metavar="N", help=f"Clients of the load.  {OF_DESIGN}"),

@@ -54,7 +54,7 @@ select 'DIRTY-THROTTLED' as id, case when held_s >= getvariable('held_high_part'
        case when sightings >= getvariable('confident_readings') then 'high' when sightings > 0 then 'medium' else 'low' end as confidence,
        'dirty pages of the host' as subject,
        format('{}{}{}{}',
-              case when near_seconds > 0 then format('{:.0f} MB of dirty pages in {} s, at most {:.0f} MB are allowed', dirty / 256.0, near_seconds, most / 256.0)
+              case when near_seconds > 0 then format('Dirty pages were near their limit for {} s: up to {:.0f} MB, of {:.0f} MB that are allowed', near_seconds, dirty / 256.0, most / 256.0)
                    else 'The limit of dirty pages was not seen to be near' end,
               case when held_s > 0 then format('; processes were held back for {:.1f} s ({} sightings)', held_s, sightings) else '; no process was seen held back' end,
               case when writers is not null then '; writing: ' || writers else '' end,

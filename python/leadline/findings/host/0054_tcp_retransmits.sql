@@ -31,7 +31,7 @@ interface as (
 select 'TCP-RETRANSMITS' as id, case when again >= getvariable('retransmitted_part_high') * sent then 'high' else 'medium' end as severity,
        case when readings >= getvariable('confident_readings') then 'high' else 'medium' end as confidence,
        'TCP of the host' as subject,
-       format('{} of {} segments ({:.1f} %) were sent again in {:.0f} s, {} after a timeout, {} of them to open a connection; interfaces: {}; the kernel does not count them by process',
+       format('{} of {} segments ({:.1f} %) were retransmitted in {:.0f} s, {} after a timeout; {} of the retransmitted segments were to open a connection; interfaces: {}; the kernel does not count them by process',
               again::bigint, sent::bigint, 100.0 * again / greatest(sent, 1), span_s, timeouts::bigint, syn::bigint,
               coalesce(bad, 'no errors, nothing dropped')) as statement,
        timeouts * getvariable('shortest_timeout_s') as cost_s, null::double as share_of_db_time, readings as samples, ts_from, ts_to, evidence

@@ -10,7 +10,7 @@
 -- threshold: interrupt_min_s = 1 (CPU seconds in the window)
 -- threshold: named_kinds = 3 (kinds told in the sentence; the evidence has more)
 -- silent unless: (select 2 * sum(grown) / 1e9 >= getvariable('interrupt_min_s') from host_rate where metric in ('stat.cpu_softirq_ns', 'stat.cpu_irq_ns'))
--- wrong when: the host is a router, a load balancer or a store on the network, whose work this is
+-- wrong when: the host is a router, a load balancer or a storage server, whose work this is
 with total as (
   select sum(grown) filter (metric in ('stat.cpu_softirq_ns', 'stat.cpu_irq_ns')) / 1e9 as interrupts_s,
          sum(grown) filter (metric not in ('stat.cpu_idle_ns', 'stat.cpu_iowait_ns', 'stat.cpu_steal_ns')) / 1e9 as used_s,

@@ -21,8 +21,8 @@ with asked as (
 select 'IO-QUEUE' as id, severity_of(queue_s / w.window_s, queue_s, w.window_s) as severity,
        case when requests >= getvariable('confident_requests') then 'high' else 'medium' end as confidence,
        device as subject,
-       format('{} requests waited {:.1f} s in the queue of {} and were {:.1f} s in the disk: {:.2f} ms and {:.2f} ms each, 99 of 100 waited at most {:.1f} ms; asked for by {}',
-              requests, queue_s, device, service_s, queue_s / requests * 1e3, service_s / requests * 1e3, p99_ms,
+       format('{} requests waited {:.1f} s in the queue of {} ({:.2f} ms each) and were {:.1f} s in the disk ({:.2f} ms each); 99 of 100 waited at most {:.1f} ms; made by {}',
+              requests, queue_s, device, queue_s / requests * 1e3, service_s, service_s / requests * 1e3, p99_ms,
               (select string_agg(format('{} {} times', a.comm, a.requests), ', ' order by a.queue_s desc, a.comm)
                from (select * from asked a where a.device = f.device order by a.queue_s desc, a.comm limit getvariable('named_askers')::int) a)) as statement,
        queue_s as cost_s, null::double as share_of_db_time, requests as samples, f.ts_from, f.ts_to,

@@ -1,6 +1,6 @@
 -- id: UNALIGNED-DIRECT-IO
 -- title: Direct I/O is not aligned to blocks
--- question: Which files are opened with O_DIRECT and read or written at places or with lengths that are no whole blocks?
+-- question: Which files are opened with O_DIRECT and read or written at offsets or with lengths that are not whole blocks?
 -- domain: kernel
 -- needs: call, open_file
 -- unit: unaligned calls; seconds in them
@@ -40,7 +40,7 @@ part as (
 select 'UNALIGNED-DIRECT-IO' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_direct') then 'high' else 'medium' end as confidence,
        format('{} of {}', file, f.comm) as subject,
-       format('{} made {} reads and writes of {} with O_DIRECT that were not aligned to {:.0f} bytes (one had {} bytes at {}){}: {:.3f} s in them',
+       format('{} made {} reads and writes of {} with O_DIRECT that were not aligned to {:.0f} bytes (one had {} bytes at offset {}){}: {:.3f} s in total',
               program(f.comm, processes, pid), calls, file, getvariable('direct_block'), coalesce(length::varchar, 'some'), place,
               case when refused > 0 then format('; {} were refused with EINVAL', refused) else '' end, seconds) as statement,
        seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,

@@ -58,10 +58,10 @@ proof as (
 select 'CONN-STORM' as id,
        case when per_s >= getvariable('storm_high') then 'high' when per_s >= getvariable('storm_medium') then 'medium' else 'low' end as severity,
        confidence_of(c.tier, s.sessions, medium := 0) as confidence,
-       coalesce('application ' || m.client, 'sessions shorter than a pass') as subject,
+       coalesce('application ' || m.client, 'sessions shorter than the sampling period') as subject,
        case when opened_per_s is not null
             then format('The server counts {:.1f} new sessions a second, {:.1f} of which ended. ', opened_per_s, ended_per_s)
-                 || case when s.sessions > 0 then format('The passes saw {:.1f} a second begin and end', s.sessions / observed_s) else 'The passes saw none of them begin and end' end
+                 || case when s.sessions > 0 then format('Samples caught {:.1f} a second that began and ended', s.sessions / observed_s) else 'Samples caught none that began and ended' end
             else format('At least {:.1f} sessions a second began and ended', s.sessions / observed_s) end
        || case when s.sessions > 0
                then format(' within {:.0f} s (half of them lived less than {:.2f} s); {} of {} belong to application {}',

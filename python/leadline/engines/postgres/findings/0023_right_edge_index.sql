@@ -3,7 +3,7 @@
 -- question: For which index do inserting sessions queue for the right-most leaf page, because every new key is the greatest?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content lock of the page; the waits of each statement are divided among pages by where its waiters were seen
+-- unit: seconds waited for the content lock of the page; the waits of each statement are divided among pages in proportion to its waiters seen on each
 -- cost: database time
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
@@ -36,7 +36,7 @@ select 'RIGHT-EDGE-INDEX' as id,
        confidence_of_seen(samples, waiters, attributed, waiting) as confidence,
        'index ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the right-most leaf of index {}{}: block {}{}{}; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
+              || '{:.0f} % of the waiters whose page is known waited there, up to {} at once; of {} buffer waits in scans of all buffers, the page is known for {}{}',
               cost_s, 100 * share, object, case when table_name is null then '' else ' of table ' || table_name end, top_block,
               case when blocks = 1 then '' else format(' and {} more', blocks - 1) end,
               case when left_behind_s = 0 then '' else format(' ({:.1f} s of it on leaves that were right-most until just before)', left_behind_s) end, 100 * part, peak, waiting, attributed,

@@ -3,7 +3,7 @@
 -- question: For which small, often updated table do sessions queue for its few pages?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of its pages; the waits of each statement are divided among pages by where its waiters were seen
+-- unit: seconds waited for the content locks of its pages; the waits of each statement are divided among pages in proportion to its waiters seen on each
 -- cost: database time
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
@@ -45,7 +45,7 @@ select 'HOT-HEAP-PAGE' as id,
        confidence_of_seen(samples, waiters, attributed, waiting) as confidence,
        'table ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the pages of small table {}: block {}{}; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
+              || '{:.0f} % of the waiters whose page is known waited there, up to {} at once; of {} buffer waits in scans of all buffers, the page is known for {}{}',
               cost_s, 100 * share, object, top_block,
               case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, waiting, attributed,
               case when cost.relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,

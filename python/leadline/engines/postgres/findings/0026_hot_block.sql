@@ -3,7 +3,7 @@
 -- question: Does one kind of page of one relation cause a large part of the buffer waits, other than the kinds that have a finding of their own?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of these pages; the waits of each statement are divided among pages by where its waiters were seen
+-- unit: seconds waited for the content locks of these pages; the waits of each statement are divided among pages in proportion to its waiters seen on each
 -- cost: database time
 -- threshold: min_part = 0.3 (30 % of the waiters seen on pages; the contention is then concentrated, not spread)
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
@@ -47,7 +47,7 @@ select 'HOT-BLOCK' as id,
        confidence_of_seen(samples, waiters, attributed, waiting) as confidence,
        page_kind || ' pages of ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for {} pages of {}: {} block{}, block {} most; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
+              || '{:.0f} % of the waiters whose page is known waited there, up to {} at once; of {} buffer waits in scans of all buffers, the page is known for {}{}',
               cost_s, 100 * share, page_kind, object, blocks, case when blocks = 1 then '' else 's' end, top_block, 100 * part, peak, waiting, attributed,
               case when cost.relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,

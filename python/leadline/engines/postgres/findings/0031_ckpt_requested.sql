@@ -57,7 +57,7 @@ select 'CKPT-REQUESTED' as id,
        case when requested >= getvariable('ckpt_confident') and not coalesce(by_command, true) then 'high'
             when requested >= 2 or coalesce(by_command, false) then 'medium' else 'low' end as confidence,
        'checkpoints' as subject,
-       format('{:.0f} of {:.0f} checkpoints in {:.0f} s were requested{}{}{}{}; since the statistics began {:.0f} of {:.0f}',
+       format('{:.0f} of {:.0f} checkpoints in {:.0f} s were requested{}{}{}{}; since the last statistics reset, {:.0f} of {:.0f} were requested',
               requested, requested + timed, c.window_s,
               case when by_command then ', by a command rather than by WAL volume'
                    when not by_command then ', by WAL volume' else '' end,

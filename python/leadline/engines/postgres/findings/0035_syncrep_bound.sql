@@ -63,7 +63,7 @@ select 'SYNCREP-BOUND' as id,
               case when names is null then '' else ' (' || names || ')' end,
               case when setting is null then '' else '; synchronous_commit is ' || setting end,
               case when all_s is null then ''
-                   else format('; {} took {:.1f} ms to confirm: {:.0f} % for the way there and back{}{}', name, 1e3 * all_s, 100 * way_s / all_s,
+                   else format('; {} took {:.1f} ms to confirm: {:.0f} % for the network round trip{}{}', name, 1e3 * all_s, 100 * way_s / all_s,
                                case when disk_s is null then '' else format(', {:.0f} % for its disk', 100 * disk_s / all_s) end,
                                case when apply_s is null then '' else format(', {:.0f} % for replay', 100 * apply_s / all_s) end) end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,

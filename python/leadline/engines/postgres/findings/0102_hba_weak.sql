@@ -21,7 +21,7 @@ select 'HBA-WEAK' as id, case weakness when 'trust' then 'high' when 'password' 
               case when address = 'all' or mask_bits(netmask) = 0 then 'every host' else hba_address(address, netmask) end,
               case weakness when 'trust' then 'without a password'
                             when 'password' then format('by {}: the ' || case auth_method when 'oauth' then 'token' else 'password' end || ' itself crosses the network where the client does not use TLS', auth_method)
-                            else 'by md5: what is sent can be guessed offline where the client does not use TLS' end) as statement,
+                            else 'by md5: the password can be guessed offline from what is sent, where the client does not use TLS' end) as statement,
        null::double as cost_s, null::double as share_of_db_time, 1::bigint as samples, c.ts_from, c.ts_to,
        to_json([{line_number: line_number, type: type, database: database, user_name: user_name, address: address, netmask: netmask,
                  auth_method: auth_method}]) as evidence

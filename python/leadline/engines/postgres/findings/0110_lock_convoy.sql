@@ -3,7 +3,7 @@
 -- question: For which advisory, object or table lock do many sessions wait although nobody holds it for long, and what do its holders do meanwhile?
 -- domain: postgres
 -- needs: lock_wait, session_sample
--- unit: seconds waited for the lock behind transactions that hold it shortly
+-- unit: seconds waited for the lock behind transactions that hold it for a short time
 -- cost: database time
 -- threshold: min_block_s = 1.0 (seconds; waits behind a transaction that blocks for longer belong to BLOCK-CHAIN)
 -- threshold: min_share = 0.02 (2 % of database time; an ordinary use of locks costs less than this)

@@ -45,10 +45,10 @@ found as (
 )
 select 'IDLE-CONNECTIONS' as id,
        case when bytes >= getvariable('idle_medium_part') * host_bytes then 'medium' else 'low' end as severity, 'high' as confidence, 'idle connections' as subject,
-       format('{} connections did nothing for the whole window{} (half of them for {:.0f} s and longer){}; most are of application {} from {} ({}){}', f.sessions, case when pings > 0 then format(' but {} short statements', pings) else '' end, idle_s,
-              case when sized > 0 then format(' and keep at least {:.1f} MB for themselves{}, {:.1f} MB each, pid {} {:.1f} MB', f.bytes / 1048576.0,
+       format('{} connections did nothing for the whole window{} (half of the connections for {:.0f} s or longer){}; most are of application {} from {} ({}){}', f.sessions, case when pings > 0 then format(' apart from {} short statements', pings) else '' end, idle_s,
+              case when sized > 0 then format(' and keep at least {:.1f} MB of private memory{}, {:.1f} MB each; pid {} keeps the most, {:.1f} MB', f.bytes / 1048576.0,
                                               case when host_bytes > 0 then format(' ({:.1f} % of the memory of the host)', 100 * bytes / host_bytes) else '' end
-                                              || case when sized < f.sessions then format(' (seen of {})', sized) else '' end, bytes / sized / 1048576.0, f.pid, largest / 1048576.0) else '' end,
+                                              || case when sized < f.sessions then format(' (measured for {} of them)', sized) else '' end, bytes / sized / 1048576.0, f.pid, largest / 1048576.0) else '' end,
               case when m.application_name = '' then 'without name' else m.application_name end, m.client_addr, m.sessions,
               case when is_before_14 and wait_s > 0 then format('; before 14 each snapshot passes over all of them: sessions waited {:.1f} s for ProcArrayLock', wait_s) else '' end) as statement,
        null::double as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to,

@@ -80,7 +80,7 @@ select 'TIMEOUT-REPEATED' as id,
        case when is_known and tier = 'shm' then 'high' when is_known then 'medium' else 'low' end as confidence,
        'statement ' || statement_id as subject,
        format('{} runs of one statement in {} session{} ended without a result after {:.1f} s each, {} ({:.1f} s and {:.1f} % of database time thrown away){}{}', cuts, sessions, if(sessions = 1, '', 's'), limit_s,
-              case when is_known then format('which is {} ({:.1f} s)', setting, setting_s) else 'as if a timeout that the session or its client has set ended them, or the same error' end,
+              case when is_known then format('which is {} ({:.1f} s)', setting, setting_s) else 'perhaps because of a timeout that the session or its client has set, or of the same error' end,
               cost_s, 100 * share,
               case when lock_part >= getvariable('timeout_part') then '; they waited for a lock when they ended' else '' end
               || case when application_name <> '' then '; application ' || application_name else '' end,

@@ -33,7 +33,7 @@ select 'AUTOVACUUM-OFF' as id,
        format('{} is off{}: {:.0f} dead rows wait in {} of database {}, about {:.1f} MB{}{}', coalesce(server_setting, 'autovacuum'),
               case when server_setting is null then format(' for {}{}', if(of_toast, 'the TOAST table of ', ''), table_name) else '' end, dead,
               case when tables = 1 and server_setting is null then 'this table' when tables = 1 then table_name else format('{} tables (most in {})', tables, table_name) end,
-              datname, coalesce(dead_bytes, 0) / 1048576.0, case when growth > 0 then format('; {:.0f} more than {:.0f} s before', growth, dt_s) else '' end,
+              datname, coalesce(dead_bytes, 0) / 1048576.0, case when growth > 0 then format('; {:.0f} more than at the start, {:.0f} s earlier', growth, dt_s) else '' end,
               case when tables > 1 then '' when vacuumed_s is null then '; no vacuum is known' else format('; the last vacuum was {:.1f} hours ago', vacuumed_s / 3600) end) as statement,
        null::double as cost_s, null::double as share_of_db_time, 1::bigint as samples, c.ts_from, c.ts_to, evidence,
        to_json({relation: table_name, of_server: server_setting, of_table: server_setting is null and not of_toast, of_toast: of_toast}) as facts

@@ -1,5 +1,5 @@
 -- id: AUTOVACUUM-SLOW
--- title: Autovacuum is slower than dead rows come
+-- title: Dead rows come faster than autovacuum removes them
 -- question: Are all workers of autovacuum busy or slowed down while dead rows wait and become more?
 -- domain: postgres
 -- needs: server_stat, session_sample, tick, setting
@@ -36,7 +36,7 @@ found as (
 select 'AUTOVACUUM-SLOW' as id,
        case when dead_bytes >= getvariable('slow_high_bytes') then 'high' when dead_bytes >= getvariable('slow_medium_bytes') or dead >= live then 'medium' else 'low' end as severity,
        confidence_of(c.tier, samples) as confidence, 'autovacuum' as subject,
-       format('{:.0f} dead rows, about {:.1f} MB, wait in {} of database {}, {:.0f} more than {:.0f} s before; {}{}', dead, coalesce(dead_bytes, 0) / 1048576.0,
+       format('{:.0f} dead rows, about {:.1f} MB, wait in {} of database {}, {:.0f} more than at the start, {:.0f} s earlier; {}{}', dead, coalesce(dead_bytes, 0) / 1048576.0,
               if(tables = 1, table_name, format('{} tables (most in {})', tables, table_name)), datname, growth, dt_s,
               case when full_share >= getvariable('slow_busy') then format('all {} workers were busy {:.0f} % of the time, ', allowed, 100 * full_share) else '' end,
               format('workers slept {:.1f} of {:.1f} s for the cost limit', sleep_s, worker_s)) as statement,

@@ -23,8 +23,8 @@ found as (
 )
 select 'JIT-COST' as id,
        severity_of(jit_s / greatest(b.db_time_s, jit_s), jit_s, c.window_s) as severity, 'high' as confidence, 'JIT compilation' as subject,
-       format('{} of {:.0f} calls compiled {:.0f} functions in {:.1f} s, {:.0f} % of their execution; most: {:.1f} of {:.1f} ms of each call of {}', if(statements = 1, 'One statement', format('{} statements', statements)),
-              calls, functions, jit_s, 100 * jit_s / exec_s, 1e3 * call_jit_s, 1e3 * call_s, coalesce(left(regexp_replace(query, '\s+', ' ', 'g'), 160), 'statement ' || statement_id)) as statement,
+       format('{} compiled {:.0f} functions in {:.0f} calls. Compilation took {:.1f} s, {:.0f} % of the execution time; most: {:.1f} ms of {:.1f} ms per call of {}', if(statements = 1, 'One statement', format('{} statements', statements)),
+              functions, calls, jit_s, 100 * jit_s / exec_s, 1e3 * call_jit_s, 1e3 * call_s, coalesce(left(regexp_replace(query, '\s+', ' ', 'g'), 160), 'statement ' || statement_id)) as statement,
        jit_s as cost_s, jit_s / greatest(b.db_time_s, jit_s) as share_of_db_time, calls::bigint as samples, c.ts_from, c.ts_to, evidence
 from found cross join (select coalesce(sum(weight_s), 0) as db_time_s from db_time) b cross join capture c
 where jit_s >= getvariable('jit_min_sessions') * c.window_s

@@ -79,7 +79,7 @@ select 'POOLER-QUEUE' as id,
             when cost_s >= getvariable('queue_medium_clients') * c.window_s then 'medium' else 'low' end as severity,
        case when is_exact then 'high' else 'medium' end as confidence,
        'pool ' || object as subject,
-       format('Clients of pool {} waited {}{:.1f} s for a connection to the server; {:.0f} at once at the most of {:.0f}{}; in {} of {} readings somebody waited. {}{}', object,
+       format('Clients of pool {} waited {}{:.1f} s for a connection to the server, up to {:.0f} of {:.0f} at once{}; in {} of {} readings somebody waited. {}{}', object,
               case when is_exact then '' else 'about ' end, cost_s, most, clients,
               case when maxwait_s is null then '' else format(', {:.2f} s at the longest', maxwait_s) end, readings, all_readings,
               case cause when 'paused' then 'The database is paused in the pooler'
