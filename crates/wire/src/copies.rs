@@ -1,8 +1,9 @@
 //! Copies: the same packet seen again, at another interface, at a port that mirrors both ways, or under the address it was translated to.
 //!
 //! A segment that is sent again is another packet: it has a number of its own (identification of IPv4), and a time stamp of TCP that is
-//! later if a millisecond has passed. A copy has those of the first. Where neither tells, as with IPv6 within a millisecond, a copy is seen
-//! at another interface, or before the other end has said anything: what is sent again so early is sent because of what the other end said.
+//! later if a millisecond has passed. A copy has those of the first. Where neither tells, as with IPv6, a copy is seen within two
+//! milliseconds, at another interface or before the other end has said anything: what is sent again so early is sent because of what the
+//! other end said.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
