@@ -24,6 +24,7 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
+    "crates/pagescan/src/one.rs": ["page show", "page hex", "page diff"],
     "crates/postgres/replay/src/preflight.rs": ["recover"],
     "crates/postgres/rows/src/find.rs": ["rows"],
     "python/leadline/engines/postgres/probes/pooler.py": ["take"],
