@@ -479,5 +479,5 @@ def test_a_transaction_left_open_after_a_command(cap: SyntheticCapture) -> None:
     cap.sample(root, "idle in transaction", "Client:ClientRead", 5, 15, statement_id=7)
     cap.lock_wait(cap.add_session(), root, 6, 15, locktype="relation", datid=DATID, relid=TABLE)
     (finding,) = found(cap)
-    assert "It ran ALTER TABLE, and the lock of that lasts until the transaction ends." in finding.action
+    assert "It ran ALTER TABLE, which keeps its lock until the transaction ends." in finding.action
     assert "pg_terminate_backend(4711)" in finding.action
