@@ -180,7 +180,6 @@ impl Recent {
         let mut spent: Vec<Spent> = Vec::new();
         let (Some(first), Some(last)) = (passes.first(), passes.last()) else { return (spent, queue) };
         let runs = &session.runs[session.runs.partition_point(|r| r.last() < first.tick)..];
-        let only = if let [one] = &session.descriptions[..] { Some(one.backend_type.as_str()) } else { None };
         let mut at = 0;
         for run in runs.iter().take_while(|r| r.tick <= last.tick) {
             let doing = self.doing(run.code);
@@ -189,7 +188,7 @@ impl Recent {
                 at += 1;
             }
             while let Some(pass) = passes.get(at).filter(|p| p.tick <= run.last()) {
-                let kind = only.or_else(|| session.at(pass.ts).map(|d| d.backend_type.as_str()));
+                let kind = session.at(pass.ts).map(|d| d.backend_type.as_str());
                 let active = is_active(run.state, doing, kind);
                 let weight_s = seconds(pass.period_ns);
                 let visible = known && kind.is_some_and(|kind| kind != "walsender");
