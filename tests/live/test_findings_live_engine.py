@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Server
-from live import SERVER_RULES, WINDOW_S, by_rule, captured, planted, sessions, storm, wait_for_event, waiting
+from live import SERVER_RULES, WINDOW_S, by_rule, captured, planted, seconds_of, sessions, storm, wait_for_event, waiting
 
 pytestmark = pytest.mark.live
 
@@ -59,7 +59,7 @@ def test_readers_of_rows_that_a_transaction_wrote_in_many_subtransactions(
             finding = planted(server, tmp_path)
         batch.rollback()
     assert (finding.id, finding.subject) == ("SLRU", "SLRU Subtrans")
-    assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.02
+    assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.1
     assert "to the subtransaction cache" in finding.statement and " look-ups in it " in finding.statement
     assert "from ledger where id" in finding.evidence[0]["query"]
 
@@ -74,7 +74,8 @@ def test_statements_that_lock_more_relations_than_the_fast_path_holds(servers: C
         wait_for_event(server, "LockManager")
         finding = planted(server, tmp_path)
     assert (finding.id, finding.subject) == ("LOCKMANAGER-CONTENTION", "lock table partitions")
-    assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.01  # little where clients wait for a CPU
+    waited_s, of_s = seconds_of(tmp_path, "lockmanager", "lockfastpath")  # few where clients wait for a CPU
+    assert waited_s > 0 and (finding.cost_s, finding.share_of_db_time) == (pytest.approx(waited_s), pytest.approx(waited_s / of_s))
     assert "max_locks_per_transaction is 64" in finding.statement
     assert finding.evidence[0]["query"] == "select $1 from part limit $2"
 

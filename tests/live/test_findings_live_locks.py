@@ -18,7 +18,7 @@ from leadline.capture.reader import open_capture
 from leadline.findings import Finding
 from leadline.progress import Silent
 from leadline.views.lock_tree import lock_trees
-from live import SERVER_RULES, WINDOW_S, sessions, storm, waiting
+from live import SERVER_RULES, WINDOW_S, rows, sessions, storm, waiting
 
 pytestmark = pytest.mark.live
 
@@ -39,14 +39,6 @@ class AtStart(Silent):
 
 def captured(server: Server, folder: Path, for_s: float = WINDOW_S, only: list[str] = SERVER_RULES, **options: Any) -> list[Finding]:
     return live.captured(server, folder, for_s, only, **options).findings
-
-
-def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
-    capture = open_capture(folder / "live.leadline")
-    try:
-        return capture.rows(sql)
-    finally:
-        capture.close()
 
 
 def blocked_by(server: Server, pid: int) -> set[int]:

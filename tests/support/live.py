@@ -35,6 +35,23 @@ def captured(
         capture.close()
 
 
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    """Of the capture that `captured` left in a folder."""
+    capture = open_capture(folder / "live.leadline")
+    try:
+        return capture.rows(sql)
+    finally:
+        capture.close()
+
+
+def seconds_of(folder: Path, *events: str) -> tuple[float, float]:
+    """Database time in these wait events, in lower case without underscores, and all of it, in the capture that `captured` left."""
+    listed = ", ".join(f"'{event}'" for event in events)
+    these = f"coalesce(sum(weight_s) filter (replace(lower(wait_event), '_', '') in ({listed})), 0)"
+    [row] = rows(folder, f"select {these} as these, sum(weight_s) as all_s from db_time")
+    return row["these"], row["all_s"]
+
+
 def by_rule(result: Evaluation) -> dict[str, Finding]:
     assert result.not_evaluated == []
     assert len({f.id for f in result.findings}) == len(result.findings), [(f.id, f.subject) for f in result.findings]

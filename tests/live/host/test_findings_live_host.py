@@ -24,7 +24,7 @@ from live import captured, clients, storm
 pytestmark = pytest.mark.live
 
 # What else runs on this host decides.
-OF_THE_HOST = {"ZONE-RECLAIM", "RECLAIM-STALL", "THP", "SWAP", "CPU-STEAL", "INTERRUPT-LOAD", "CPU-FREQUENCY", "RUNQ-PRESSURE"}
+OF_THE_HOST = {"ZONE-RECLAIM", "RECLAIM-STALL", "THP", "SWAP", "CPU-STEAL", "INTERRUPT-LOAD", "CPU-FREQUENCY"}
 
 
 def test_a_sound_server_with_a_light_load_has_no_findings_of_any_rule(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
