@@ -34,8 +34,9 @@ from rich.cells import cell_len
 from top_parts import CLI
 
 
-def left_over() -> set[Path]:
-    return {p for place in (Path("/dev/shm"), Path(tempfile.gettempdir())) for p in place.glob("leadline-top-*")}
+def made_by(pid: int) -> list[Path]:
+    """The temporary directories of the view with this process id: other views may run beside it."""
+    return [p for place in (Path("/dev/shm"), Path(tempfile.gettempdir())) for p in place.glob(f"leadline-top-{pid}-*")]
 
 
 @contextmanager
@@ -88,15 +89,13 @@ def test_a_sampler_writes_soon_what_it_has_seen_when_it_is_asked(servers: Callab
 @pytest.mark.parametrize("tier", ["shm", "sql"])
 def test_one_frame_of_a_live_server_names_the_planted_lock_wait(servers: Callable[[int], Server], tier: str) -> None:
     server = servers(16)
-    before = left_over()
     target = str(server.pid) if tier == "shm" else server.dsn
     with lock_wait(server) as (root, victim):
-        done = subprocess.run(
-            [*CLI, "top", target, "--once", "--json", "--window", "3s", "--rate", "50", "--tier", tier],
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    numbers = json.loads(done.stdout)
+        arguments = [target, "--once", "--json", "--window", "3s", "--rate", "50", "--tier", tier]
+        with subprocess.Popen([*CLI, "top", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
+            out, err = top.communicate(timeout=60)
+    assert top.returncode == 0, err
+    numbers = json.loads(out)
     assert numbers["recording"]["tier"] == tier and numbers["recording"]["server"].startswith("16.")
     (tree,) = [tree for tree in numbers["trees"] if tree["pid"] == root]
     assert tree["state"] == "idle in transaction" and [w["pid"] for w in tree["waiters"]] == [victim]
@@ -106,7 +105,7 @@ def test_one_frame_of_a_live_server_names_the_planted_lock_wait(servers: Callabl
     assert sessions[victim]["datname"] == "postgres" and sessions[victim]["statement"].startswith("update seat")
     locked = next(c["seconds"] for c in numbers["load"]["classes"] if c["wait_class"] == "Lock")
     assert locked == pytest.approx(numbers["load"]["observed_s"], rel=0.15)
-    assert left_over() == before
+    assert not made_by(top.pid)
 
 
 def test_one_plain_frame_fits_80_columns(servers: Callable[[int], Server]) -> None:
@@ -177,10 +176,9 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
 
 def test_the_screen_on_a_terminal(servers: Callable[[int], Server]) -> None:
     server = servers(16)
-    before = left_over()
     with lock_wait(server) as (root, _), terminal(str(server.pid), "--refresh", "1s") as screen:
         screen.wait_for("Lock:transactionid")
-        (made,) = left_over() - before
+        (made,) = made_by(screen.pid)
         screen.press("3")
         screen.wait_for(f"{root} holder")
         screen.wait_for("1 behind it")
@@ -189,28 +187,26 @@ def test_the_screen_on_a_terminal(servers: Callable[[int], Server]) -> None:
         assert min(seen) <= 1 and max(seen) <= 40
         screen.press("q")
         assert screen.ended() == 0
-    assert left_over() == before
+    assert not made_by(screen.pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_end_it_and_leave_nothing(servers: Callable[[int], Server], number: signal.Signals) -> None:
-    before = left_over()
     with terminal(str(servers(16).pid)) as screen:
         screen.wait_for("data up to")
-        assert left_over() - before
+        assert made_by(screen.pid)
         os.kill(screen.pid, number)
         assert screen.ended() == 0
-    assert left_over() == before
+    assert not made_by(screen.pid)
 
 
 def test_a_terminal_that_is_closed_ends_it_and_leaves_nothing(servers: Callable[[int], Server]) -> None:
-    before = left_over()
     with terminal(str(servers(16).pid), "--refresh", "500ms") as screen:
         screen.wait_for("data up to")
         screen.press("2")
         screen.hang_up()
         assert screen.ended() == 0
-    assert left_over() == before
+    assert not made_by(screen.pid)
 
 
 def test_writing_to_a_closed_terminal_is_no_error() -> None:
@@ -228,21 +224,20 @@ def test_writing_to_a_closed_terminal_is_no_error() -> None:
 
 
 def test_a_signal_ends_one_frame_too(servers: Callable[[int], Server]) -> None:
-    before = left_over()
     with subprocess.Popen(
         [*CLI, "top", str(servers(16).pid), "--once", "--window", "60s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as top:
-        wait_until(lambda: left_over() - before, what="the temporary folder")
-        wait_until(lambda: list((left_over() - before).pop().glob("live.leadline/tick/*")), what="the first ticks")
+        wait_until(lambda: made_by(top.pid), what="the temporary directory")
+        (made,) = made_by(top.pid)
+        wait_until(lambda: list(made.glob("live.leadline/tick/*")), what="the first ticks")
         top.terminate()
         assert top.wait(20) == 130
         assert top.stderr is not None and b"Traceback" not in top.stderr.read()
-    assert left_over() == before
+    assert not made_by(top.pid)
 
 
 def test_a_server_that_stops_leaves_the_screen_and_exit_code_2(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server(16)
-    before = left_over()
     with terminal(str(server.pid), "--refresh", "1s") as screen:
         screen.wait_for("data up to")
         os.kill(server.pid, signal.SIGINT)  # fast shutdown
@@ -252,7 +247,7 @@ def test_a_server_that_stops_leaves_the_screen_and_exit_code_2(fresh_server: Cal
         screen.press("q")
         assert screen.ended() == 2
         assert "error: " in screen.read()
-    assert left_over() == before
+    assert not made_by(screen.pid)
 
 
 def test_names_of_new_relations_come_by_themselves(servers: Callable[[int], Server], tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def temporary_directory(inside: Path | None = None) -> Iterator[Path]:
     inside = inside or parent()
     _remove_left_over(inside)
     try:
-        directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=inside))
+        directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=inside))
     except OSError as e:
         raise LeadlineError(
             "storage", f"no temporary directory can be made: {e.strerror}", hint="set TMPDIR to use another place", where=str(inside)

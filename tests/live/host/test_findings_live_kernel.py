@@ -222,7 +222,7 @@ BUSY = (
 WAITING = (
     Plant("futexlock", "FUTEX-CONTENTION", "of futexlock (pid", ("4 threads of futexlock",)),
     Plant("mmaplock", "KERNEL-LOCK-CONTENTION", "munmap of mmaplock in", ("6 threads of mmaplock", "on a lock of the kernel")),
-    Plant("unaligned", "UNALIGNED-DIRECT-IO", "unaligned.data of unaligned", ("512 bytes at 512",)),
+    Plant("unaligned", "UNALIGNED-DIRECT-IO", "unaligned.data of unaligned", ("512 bytes at offset 512",)),
     Plant("fsyncstall", "FSYNC-STALL", "fdatasync of fsyncstall", alone=False),
     Plant("semlock", "SEMAPHORE-CONTENTION", "semaphores 0x", ("4 threads of semlock", "key {pid:#010x}", "by semlock (pid {pid})")),
     Plant("flusher", "BARRIER-WRITES", "loop", ("flusher called fdatasync",)),
