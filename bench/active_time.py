@@ -81,7 +81,7 @@ def compare(server: PrivateServer, load: str, seconds: float, hz: float, pgbench
 
     def run() -> None:
         begun.wait(60)
-        done.append(subprocess.run([str(part) for part in command], capture_output=True, timeout=120))
+        done.append(subprocess.run([str(part) for part in command], capture_output=True, timeout=seconds + 60))
 
     begun = threading.Event()
     thread = threading.Thread(target=run)
@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--pg-bin", action="append", help="folder with postgres and initdb; any number of them")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--hz", type=float, default=100, help="passes a second: by chance, n samples are off by some 1/sqrt(n)")
+    parser.add_argument("--loads", default=",".join(LOADS), help="which of them, by name")
     options = parser.parse_args()
     rows: list[Compared] = []
     for folder in options.pg_bin or [None]:
@@ -124,7 +125,7 @@ def main() -> None:
         settings = {"fsync": False, "autovacuum": False}
         with PrivateServer(binaries.bin_dir, settings=settings) as server, tempfile.TemporaryDirectory() as work:
             prepare(server)
-            for load in LOADS:
+            for load in options.loads.split(","):
                 Path(work, load).mkdir()
                 rows.append(compare(server, load, options.seconds, options.hz, pgbench, Path(work, load)))
                 r = rows[-1]
