@@ -51,6 +51,9 @@ def rule(query: str = ONE_ROW, more: str = "") -> Definition:
     return parse_finding("0099_t_rule.sql", HEADER + more + query, NOTES)
 
 
+ANSWER = findings._answer  # without what conftest.py adds
+
+
 @pytest.fixture
 def cap(tmp_path: Path) -> SyntheticCapture:
     made = SyntheticCapture(tmp_path, seconds=10)
@@ -99,6 +102,29 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
         capture.prepare(query)
         columns = {name: str(kind) for name, kind, *_ in capture.db.execute(query).description}
     assert columns == COLUMNS | dict([FACTS])
+
+
+def test_the_header_lines_of_all_rules_are_one_query(cap: SyntheticCapture) -> None:
+    """One that does not run beside the others would cost a query for each."""
+    asked = [question for rule in RULES.values() for question in findings._questions(rule, {t.name: t.value for t in rule.thresholds})]
+    query = f"select {', '.join(dict.fromkeys(asked))}"
+    with cap.open(hold=False) as capture:
+        capture.prepare(query)
+        assert len(capture.db.execute(query).fetchone() or ()) == len(set(asked)) > len(RULES) / 2
+
+
+def test_a_header_line_that_does_not_run_is_that_of_its_rule_alone(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = rule(ONE_ROW, "-- silent unless: exists (from tick group by tick)\n")
+    quiet = [
+        Definition(**{**vars(rule("select 1", f"-- silent unless: exists (from tick where tick < -{n})\n")), "id": f"QUIET-{n}"})
+        for n in range(5)
+    ]  # their queries would fail
+    monkeypatch.setattr(findings, "all_findings", lambda: (*quiet[:2], broken, *quiet[2:]))
+    monkeypatch.setattr(findings, "_answer", ANSWER)
+    with cap.open(hold=False) as capture:
+        result = evaluate(capture)
+    assert [name for name, _ in result.not_evaluated] == ["T-RULE"]
+    assert sorted(result.clean) == [one.id for one in quiet]
 
 
 @pytest.mark.parametrize(
@@ -385,6 +411,7 @@ def test_a_condition_that_does_not_hold_gives_its_reason(cap: SyntheticCapture) 
         ("select 1 as id", "", "the columns are not those of a finding"),
         (ONE_ROW.replace("1::bigint as samples", "1.5 as samples"), "", "samples DECIMAL(2,1)"),
         (ONE_ROW, "-- evaluable when: no_such_column = 1 | never\n", "the query failed"),
+        (ONE_ROW, "-- silent unless: exists (from tick group by tick)\n", "the query failed"),
     ],
 )
 def test_a_broken_rule_is_reported_and_the_others_go_on(

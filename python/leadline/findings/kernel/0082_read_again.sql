@@ -8,7 +8,7 @@
 -- threshold: read_again_times = 50 (reads of one place in the window; LinuxKI warns from 50 on in 20 s)
 -- threshold: read_again_min_s = 0.5 (seconds in the window, of all reads but the first of each place: less is a moment)
 -- threshold: confident_read_again = 500 (reads)
--- silent unless: exists (from block_io where operation = 'read' group by device, sector having count(*) >= getvariable('read_again_times'))
+-- silent unless: exists (select 1 from block_io where operation = 'read' group by device, sector having count(*) >= getvariable('read_again_times'))
 -- wrong when: the program looks at one place on purpose, to see whether another host has changed it
 with place as (
   select device, sector, count(*) as reads, sum(queue_ns + service_ns) / 1e9 as seconds, any_value(bytes) as bytes, mode(comm) as comm,

@@ -9,7 +9,7 @@
 -- threshold: min_share = 0.1 (10 % of database time; with less, the disk is slow but nobody waits for it)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: explained_part = 0.5 (of the time: more than half was spent there)
--- silent unless: exists (from wait_time where in_db_time and wait_class in ('IO', 'IPC') and replace(lower(wait_event), '_', '') in ('walsync', 'walwrite', 'datafileread', 'datafileprefetch', 'aioiocompletion', 'aioiouringexecution') group by wait_class having sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share'))
+-- silent unless: exists (select 1 from wait_time where in_db_time and wait_class in ('IO', 'IPC') and replace(lower(wait_event), '_', '') in ('walsync', 'walwrite', 'datafileread', 'datafileprefetch', 'aioiocompletion', 'aioiouringexecution') group by wait_class having sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share'))
 -- wrong when: other programs use the same device, or the page cache of the host gave most blocks
 with event as (
   select *, case when replace(lower(wait_event), '_', '') in ('walsync', 'walwrite') then 'flush'
