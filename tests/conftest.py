@@ -23,6 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -49,6 +50,13 @@ FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 LIVE, HOST = "tests/live/", "tests/live/host/"
 """What one process runs, one after another, and what of that measures a host."""
+LONGEST = (
+    "tests/study/test_study_run.py",
+    "tests/unit/test_invariants.py",
+    "tests/differential/test_recover.py",
+    "tests/ansible/test_live_runs.py",
+)
+"""What takes minutes in one file is begun first: begun last, it would run alone."""
 LONG = os.environ.get("LEADLINE_LONG_TESTS") == "1"
 """Whether to try all that takes minutes: see CONTRIBUTING.md."""
 used: dict[int, Fetched] = {}
@@ -292,6 +300,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not majors.ALL and not any("[" in arg for arg in config.args):
         items[:], left_out = majors.split(items)
         config.hook.pytest_deselected(items=left_out)
+    if hasattr(config.option, "loadscopereorder"):  # of xdist, by the number of tests of a file alone
+        config.option.loadscopereorder = False
+        sizes = Counter(_file(item) for item in items)
+
+        def place(item: pytest.Item) -> tuple[Any, ...]:
+            file = _file(item)
+            return not file.startswith(HOST), not file.startswith(LIVE), file not in LONGEST, -sizes[file], file
+
+        items.sort(key=place)
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:
