@@ -69,7 +69,7 @@ listed as (
 select 'PLAN-INVALIDATION' as id,
        severity_of(cost_s / greatest(b.db_time_s, cost_s), cost_s, a.window_s) as severity,
        case when unnamed = 0 then 'medium' else 'low' end as confidence, 'prepared statements' as subject,
-       format('Up to {} sessions planned {} again {:.0f} times, in {:.0f} calls, because {} was discarded. This took {:.1f} s, {:.2f} ms for each plan of the costliest. {} on {} discarded the plans: {}{}',
+       format('Up to {} sessions planned {} again at most {:.0f} times, in {:.0f} calls, because {} was discarded. This took at most {:.1f} s, {:.2f} ms for each plan of the costliest. {} on {} discarded the plans: {}{}',
               c.sessions, if(statements = 1, 'one statement', format('{} statements', statements)), again, calls, if(statements = 1, 'its kept plan', 'a kept plan'), cost_s, 1e3 * one_s,
               if(times = 1, 'One command', format('{} commands', times::bigint)), if(unnamed = 0, 'their tables', 'tables of the database'), commands,
               coalesce('; costliest: ' || left(regexp_replace(query, '\s+', ' ', 'g'), 160), '; costliest: statement ' || statement_id)) as statement,
