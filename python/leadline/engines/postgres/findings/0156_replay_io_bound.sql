@@ -22,11 +22,9 @@ busy as (
   select node, sum(seconds) as busy_s, sum(seconds) filter (reads) as seen_s, sum(seconds) filter (wait <> '') as wait_s, sum(seconds) filter (wait = '') as no_wait_s, count(*) filter (reads) as samples, min(ts) filter (reads) as ts_from, max(ts) filter (reads) as ts_to
   from work group by node
 ),
--- A process that was woken and has no CPU yet still shows its wait. Of the target the scheduler counts that: what the samples without a wait
--- do not have of its time in the run queue fell into waits.
-cpu as (select 1 as node, sum(run_s) as run_s, sum(queue_s) as queue_s from replay_cpu),
+cpu as (select 1 as node, sum(run_s) as run_s, sum(queue_s) as queue_s from replay_cpu),  -- known of the target only
 waited as (
-  select b.*, b.seen_s * (1 - least(greatest(coalesce(c.queue_s - greatest(coalesce(b.no_wait_s, 0) - c.run_s, 0), 0), 0) / b.wait_s, 1)) as read_s
+  select b.*, waited_without_queue(b.seen_s, b.wait_s, b.no_wait_s, c.run_s, c.queue_s) as read_s
   from busy b left join cpu c using (node) where b.seen_s > 0
 ),
 behind as (select node, arg_max(lag_s, ts) as lag_s from replication_lag where is_standby group by node),

@@ -14,19 +14,18 @@
 with seen as (
   select *, replace(lower(wait_event), '_', '') in ('walsync', 'walwrite', 'walinitwrite', 'walinitsync') as flushes from session_sample where backend_type = 'walreceiver'
 ),
--- One that was woken and has no CPU yet still shows its wait: the scheduler counts that.
 cpu as (
   select sum(cpu_run_ns) / 1e9 as run_s, sum(cpu_queue_ns) / 1e9 as queue_s
   from session_delta where session_id in (select session_id from session where backend_type = 'walreceiver')
 ),
 summed as (
   select sum(weight_s) filter (flushes) as seen_s, sum(weight_s) as all_s, sum(weight_s) filter (wait_event is not null) as waits_s,
-         coalesce(sum(weight_s) filter (wait_event is null), 0) as no_wait_s, count(*) filter (flushes) as samples, min(ts) filter (flushes) as ts_from, max(ts) filter (flushes) as ts_to,
+         sum(weight_s) filter (wait_event is null) as no_wait_s, count(*) filter (flushes) as samples, min(ts) filter (flushes) as ts_from, max(ts) filter (flushes) as ts_to,
          mode(pid) as pid
   from seen
 ),
 found as (
-  select s.*, seen_s * (1 - least(greatest(coalesce(c.queue_s - greatest(no_wait_s - c.run_s, 0), 0), 0) / waits_s, 1)) as wait_s from summed s cross join cpu c where seen_s > 0
+  select s.*, waited_without_queue(seen_s, waits_s, no_wait_s, c.run_s, c.queue_s) as wait_s from summed s cross join cpu c where seen_s > 0
 ),
 held as (  -- received and not on the disk: none of it may be replayed
   select max(unflushed_bytes) as most, avg(unflushed_bytes) as mean, arg_max(lag_s, ts) as lag_s from replication_lag where is_standby and node = 1

@@ -49,3 +49,9 @@ create or replace macro hba_address(address, netmask) as address || coalesce('/'
 -- The rule lets in nobody but the host itself.
 create or replace macro is_rule_of_this_host(address, netmask) as
   is_of_this_host(address) and coalesce(mask_bits(netmask) >= case when contains(netmask, ':') then 128 else 8 end, true);
+
+-- Seconds of a wait of one process without its part of the run queue. A process that was woken and has no CPU yet still shows its wait. The
+-- scheduler counts that time: what the samples without a wait do not have of queue_s fell into waits, in proportion. seen_s: samples of
+-- this wait; waits_s: of all its waits; no_wait_s: samples without one. Where nobody knows run_s and queue_s, they are seen_s.
+create or replace macro waited_without_queue(seen_s, waits_s, no_wait_s, run_s, queue_s) as
+  seen_s * (1 - least(greatest(coalesce(queue_s - greatest(coalesce(no_wait_s, 0) - run_s, 0), 0), 0) / waits_s, 1));
