@@ -141,7 +141,8 @@ def test_nobody_knows_which_of_two_walsenders_serves_the_standby(cap: SyntheticC
 
 def replaying(cap: SyntheticCapture, waits: Any) -> None:
     """Memory is read ten times a second: a record is applied all the time; waits: a wait code at a second."""
-    cap.add("wait_event", wait_event_info=7, wait_event_type="IO", wait_event="DataFileRead")
+    for code, event in ((7, "DataFileRead"), (8, "DataFileWrite"), (9, "ControlFileSyncUpdate")):
+        cap.add("wait_event", wait_event_info=code, wait_event_type="IO", wait_event=event)
     cap.add("replay_record", node=2, end_lsn=5, start_lsn=1, rmgr="Btree", record_type="INSERT_LEAF")
     for n in range(601):
         at = n / 10
@@ -265,6 +266,59 @@ def test_reads_that_had_ended_are_no_reads(cap: SyntheticCapture) -> None:
 def test_replay_that_reads_now_and_then_is_not_bound(cap: SyntheticCapture) -> None:
     replaying(cap, lambda at: 7 if at % 1 < 0.15 else 0)
     assert rows(cap, "REPLAY-IO-BOUND") == []
+
+
+def evicting(at: float) -> int:
+    """Of each ten readings one shows a write of a page, one a flush of pg_control."""
+    return {3: 8, 7: 9}.get(round(at * 10) % 10, 0)
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_replay_that_writes_pages(cap: SyntheticCapture, node: int) -> None:
+    """A fifth of the time. Settings and counters are those of the target."""
+    replaying(cap, evicting)
+    cap.setting("shared_buffers", 16384)
+    cap.setting("bgwriter_lru_maxpages", 0)
+    if node == 1:
+        target_is(cap, 2)
+        startup(cap, 0.9, 0.0)
+        for row in cap._rows["session_delta"]:
+            row["shared_blks_written"] = 50
+    [found] = rows(cap, "REPLAY-EVICTS", "REPLAY-IO-BOUND")
+    assert (found.id, found.subject, found.severity) == ("REPLAY-EVICTS", "standby db2:5432", "medium")
+    assert found.cost_s == pytest.approx(12, abs=0.1)
+    assert found.statement.startswith(
+        "Replay on standby db2:5432 waited 12.0 s to write pages out of its cache (20 % of the 60.0 s in which it worked), "
+        "6.0 s of it for pg_control"
+    )
+    of_target = "; it wrote 3000 pages; shared_buffers has 128 MB, bgwriter_lru_maxpages is 0; "
+    assert (of_target in found.statement) == (node == 1)
+    assert ("bgwriter_lru_maxpages = 100;" in found.action) == (node == 1) == ("bgwriter_lru_maxpages = 1000" not in found.action)
+
+
+def test_writes_that_had_ended_are_no_writes(cap: SyntheticCapture) -> None:
+    """It shows a write for 12 s, and had been woken for a quarter of these: it was ready to run for 0.05 s of each second, and its samples
+    without a wait show no more than it ran."""
+    replaying(cap, evicting)
+    target_is(cap, 2)
+    startup(cap, 0.8, 0.05)
+    assert one(cap, "REPLAY-EVICTS").cost_s == pytest.approx(9, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "waits, record",
+    [
+        pytest.param(lambda at: 8 if round(at * 10) % 25 == 3 else 0, "Btree", id="now and then"),
+        pytest.param(lambda at: 9 if round(at * 10) % 10 < 5 else 0, "Btree", id="no page is written"),
+        pytest.param(lambda at: 9 if round(at * 10) % 10 else 8 if at in (7, 9) else 0, "Transaction", id="commits that drop tables"),
+        pytest.param(lambda at: 8 if round(at * 10) % 10 < 5 else 0, "Database", id="a database is copied"),
+        pytest.param(lambda at: 7 if round(at * 10) % 10 < 5 else 0, "Btree", id="it reads"),
+    ],
+)
+def test_replay_that_does_not_evict(cap: SyntheticCapture, waits: Any, record: str) -> None:
+    replaying(cap, waits)
+    cap._rows["replay_record"][0]["rmgr"] = record
+    assert rows(cap, "REPLAY-EVICTS") == []
 
 
 def receiving(cap: SyntheticCapture, wait: str, part: int) -> None:

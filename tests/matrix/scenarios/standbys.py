@@ -308,7 +308,10 @@ def forget_pages(folder: Path) -> None:
 NO_IMAGES = {"full_page_writes": False}
 
 
-@scenario(settings=NO_IMAGES, window_s=8.0, beside=("STANDBY-BEHIND", "DURABILITY-OFF", "DEVICE-SATURATED", "REPLAY-CPU-STARVED"))
+@scenario(
+    settings=NO_IMAGES, window_s=8.0,
+    beside=("STANDBY-BEHIND", "DURABILITY-OFF", "DEVICE-SATURATED", "REPLAY-CPU-STARVED", "REPLAY-EVICTS"),
+)  # fmt: skip
 def replay_on_a_disk_that_reads_slowly(g: Ground) -> Iterator[Truth]:
     """The startup process of a standby may read 60 times a second. Rows are updated all over a table of which its cache holds little."""
     g.sql("create table big (id int, pad text) with (fillfactor = 50)")
