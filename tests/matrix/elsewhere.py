@@ -27,4 +27,5 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "POOLER-WAIT": "needs the packets on both sides of a pooler; planted in tests/live/test_pooler.py",
     "WIRE-MYSQL-HASH": "needs a MySQL server that is asked without TLS; its test is in tests/unit/test_findings_wire.py",
     "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; its test is in tests/unit/test_findings_replication.py",
+    "WALSENDER-READ": "needs a walsender that reads WAL files for seconds; its test is in tests/unit/test_findings_replication.py",
 }

@@ -344,3 +344,71 @@ def test_a_walreceiver_that_waits_for_its_disk(cap: SyntheticCapture) -> None:
 def test_a_walreceiver_that_has_time_left(cap: SyntheticCapture, wait: str, part: int) -> None:
     receiving(cap, wait, part)
     assert rows(cap, "WALRECEIVER-FSYNC") == []
+
+
+def sending(
+    cap: SyntheticCapture, reads: int, works: int = 1, *, name: str = "west", wait: str = "IO:WALRead", pid: int = 77, **columns: Any
+) -> int:
+    """The target is a primary. Of ten passes its walsender reads WAL in so many, works without a wait in so many, else waits for WAL."""
+    process = cap.add_session(backend_type="walsender", pid=pid, application_name=name, client_addr="10.0.0.2", **columns)
+    idle = "Activity:WalSenderMain" if not columns else "Client:WalSenderWaitForWAL"
+    cap.cycle(process, [("active", wait, reads), ("active", None, works), ("active", idle, 10 - reads - works)], 0, 60)
+    return process
+
+
+@pytest.mark.parametrize("version", [160014, 180001])
+def test_a_walsender_that_reads_files(cap: SyntheticCapture, version: int) -> None:
+    """It has work in half of the passes, and reads in two of five of these. It has not sent 120 MB."""
+    cap.server_version_num = version
+    sender = sending(cap, 2, 3, wait="IO:WALRead" if version < 170000 else "IO:WalRead")
+    cap.delta(sender, 0, 60, read_bytes=MB, rchar=4 * MB)
+    for n in range(61):
+        lsns = {name: (100 + 2 * n) * MB for name in ("write_lsn", "flush_lsn", "replay_lsn")} | {"sent_lsn": 100 * MB}
+        cap.add("walsender", ts=cap.ts(n), node=1, pid=77, application_name="west", client_addr="10.0.0.2", state="catchup", **lsns)
+    sending(cap, 1, 8, name="east", pid=78)
+    found = one(cap, "WALSENDER-READ")
+    assert (found.severity, found.cost_s, found.subject) == ("medium", pytest.approx(12), "walsender of west at 10.0.0.2")
+    assert found.statement == (
+        "The walsender of west at 10.0.0.2 waited 12.0 s for reads of WAL files (40 % of the 30.0 s in which it had work); "
+        "it read 240.0 MB, 60.0 MB of it from storage; at the end 120.0 MB were not sent"
+    )
+    assert ("larger `wal_buffers`" in found.action) == (version > 170000) == ("cascading replication" not in found.action)
+    assert "from storage" not in found.action and "subscription" not in found.action
+
+
+def test_a_walsender_that_decodes_and_reads_from_storage(cap: SyntheticCapture) -> None:
+    """Its receiver comes back once: two sessions, one receiver."""
+    for pid in (77, 78):
+        sender = sending(cap, 5, 2, pid=pid, datid=5)
+        cap.delta(sender, 0, 60, read_bytes=4 * MB, rchar=4 * MB)
+    found = one(cap, "WALSENDER-READ")
+    assert (found.severity, found.cost_s) == ("low", pytest.approx(60))
+    assert found.statement.startswith("The walsender, which decodes, of west at 10.0.0.2 waited 60.0 s")
+    assert "came from storage" in found.action and "decodes the WAL once" in found.action and "wal_buffers" not in found.action
+
+
+def test_reads_of_wal_that_had_ended_are_no_reads(cap: SyntheticCapture) -> None:
+    """It shows 12 s of reads in 42 s of waits. For two fifths of these 42 s it had been woken and had no CPU."""
+    sender = sending(cap, 2, 3)
+    cap.delta(sender, 0, 60, cpu_run_ns=300_000_000, cpu_queue_ns=280_000_000)
+    assert one(cap, "WALSENDER-READ").cost_s == pytest.approx(7.2)
+
+
+@pytest.mark.parametrize(
+    "reads, works, wait",
+    [
+        pytest.param(1, 6, "IO:WALRead", id="a seventh of its work"),
+        pytest.param(4, 2, "IO:BaseBackupRead", id="a base backup"),
+        pytest.param(6, 1, "Client:WalSenderWriteData", id="its client is slow"),
+    ],
+)
+def test_walsenders_that_do_not_read_much(cap: SyntheticCapture, reads: int, works: int, wait: str) -> None:
+    sending(cap, reads, works, wait=wait)
+    assert rows(cap, "WALSENDER-READ") == []
+
+
+def test_a_walsender_that_has_little_to_send(cap: SyntheticCapture) -> None:
+    """All of its work is reads, but it has work in one pass of 25."""
+    process = cap.add_session(backend_type="walsender", pid=77, application_name="west")
+    cap.cycle(process, [("active", "IO:WALRead", 1), ("active", "Activity:WalSenderMain", 24)], 0, 60)
+    assert rows(cap, "WALSENDER-READ") == []
