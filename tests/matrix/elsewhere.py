@@ -28,4 +28,5 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "WIRE-MYSQL-HASH": "needs a MySQL server that is asked without TLS; its test is in tests/unit/test_findings_wire.py",
     "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; its test is in tests/unit/test_findings_replication.py",
     "WALSENDER-READ": "needs a walsender that reads WAL files for seconds; its test is in tests/unit/test_findings_replication.py",
+    "CASCADE-HOP": "needs a standby behind a standby, on a slow way; its test is in tests/unit/test_findings_replication.py",
 }

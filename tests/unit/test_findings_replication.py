@@ -412,3 +412,71 @@ def test_a_walsender_that_has_little_to_send(cap: SyntheticCapture) -> None:
     process = cap.add_session(backend_type="walsender", pid=77, application_name="west")
     cap.cycle(process, [("active", "IO:WALRead", 1), ("active", "Activity:WalSenderMain", 24)], 0, 60)
     assert rows(cap, "WALSENDER-READ") == []
+
+
+def cascade(
+    cap: SyntheticCapture, on_disk: dict[int, Any], senders: dict[tuple[int, int], int], replayed: dict[int, Any] | None = None
+) -> None:
+    """Standbys db2, db3, ..: MB of the WAL on the disk of each at a second. senders: (node, pid) sends to which standby; it has sent 2 MB
+    more than its receiver has on its disk, if it has so much."""
+    has = on_disk | {1: lambda at: 100 + 2 * at}
+    for node in on_disk:
+        if node > 2:
+            cap.add("replication_node", node=node, name=f"db{node}:5432", system_identifier="1")
+        for n in range(61):
+            got = round(on_disk[node](n) * MB)
+            lsns = {"flush_lsn": got, "write_lsn": got, "replay_lsn": round((replayed or {}).get(node, on_disk[node])(n) * MB)}
+            cap.add("replication_position", ts=cap.ts(n), node=node, in_recovery=True, is_paused=False, **lsns)
+    for (node, pid), standby in senders.items():
+        for n in range(61):
+            sent, heard = min(has[node](n), has[standby](n) + 2), has[standby](n)
+            lsns = {"sent_lsn": round(sent * MB)} | dict.fromkeys(("write_lsn", "flush_lsn", "replay_lsn"), round(heard * MB))
+            cap.add("walsender", ts=cap.ts(n), node=node, pid=pid, application_name="standby", state="streaming", **lsns)
+
+
+def test_a_hop_that_holds_the_last_standby_up(cap: SyntheticCapture) -> None:
+    """db3 gets its WAL from db2, which keeps up. In the last 15 s (46 to 60) it lacks 53 MB on average, 26.5 s of WAL."""
+    cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at}, {(1, 71): 2, (2, 72): 3})
+    [found] = rows(cap, "CASCADE-HOP")
+    assert (found.severity, found.cost_s, found.subject) == ("medium", None, "hop from db2:5432 to db3:5432")
+    assert found.statement == (
+        "Standby db3:5432 was 26.5 s and 53.0 MB behind: 100 % of these bytes wait between db2:5432 and db3:5432, 0 % for its own replay"
+    )
+    assert "The WAL waits on db2:5432 or on the way to db3:5432" in found.action and "`primary_conninfo`" in found.action
+
+
+def test_a_first_hop_that_holds_two_standbys_up(cap: SyntheticCapture) -> None:
+    """db2 lacks the WAL too, and db4 gets its own from db3, which gets it from db2: each is 1 MB behind the one before."""
+    chain = {2: lambda at: 100 + at, 3: lambda at: 99 + at, 4: lambda at: 98 + at}
+    cascade(cap, chain, {(1, 71): 2, (2, 72): 3, (3, 73): 4})
+    [found] = rows(cap, "CASCADE-HOP")
+    assert found.subject == "hop from db1:5432 to db2:5432"
+    assert found.statement.startswith("Standby db4:5432 was ") and found.statement.endswith("; the hop holds up 2 standbys")
+    assert found.evidence[0]["hop_bytes"] == 53 * MB and found.evidence[0]["lag_bytes"] == 55 * MB
+    assert "`primary_conninfo`" not in found.action
+
+
+def test_a_cascade_beside_another_standby(cap: SyntheticCapture) -> None:
+    """db4 streams from the primary and keeps up, as db2 does: the walsender of db2 can serve neither."""
+    chain = {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at, 4: lambda at: 100 + 2 * at}
+    cascade(cap, chain, {(1, 71): 2, (1, 74): 4, (2, 72): 3})
+    assert one(cap, "CASCADE-HOP").subject == "hop from db2:5432 to db3:5432"
+
+
+@pytest.mark.parametrize(
+    "on_disk, senders, replayed",
+    [
+        pytest.param({3: lambda at: 100 + 2 * at - 9}, {(1, 71): 2, (2, 72): 3}, {}, id="it is 4.5 s behind"),
+        pytest.param({3: lambda at: 100 + at}, {(1, 71): 2, (1, 72): 3}, {}, id="it streams from the primary"),
+        pytest.param({3: lambda at: 100 + 1.6 * at}, {(1, 71): 2, (2, 72): 3}, {3: lambda at: 100 + at}, id="two fifths in the hop"),
+    ],
+)
+def test_hops_that_do_not_hold_standbys_up(cap: SyntheticCapture, on_disk: Any, senders: Any, replayed: Any) -> None:
+    cascade(cap, {2: lambda at: 100 + 2 * at} | on_disk, senders, replayed)
+    assert rows(cap, "CASCADE-HOP") == []
+
+
+def test_nobody_knows_whom_the_walsender_of_a_standby_serves(cap: SyntheticCapture) -> None:
+    """db3 and db4 have the same WAL at each moment, and db2 as well as the primary may send it to either."""
+    cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at, 4: lambda at: 100 + at}, {(1, 71): 2, (1, 74): 4, (2, 72): 3})
+    assert rows(cap, "CASCADE-HOP") == []
