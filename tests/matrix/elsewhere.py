@@ -29,4 +29,5 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; its test is in tests/unit/test_findings_replication.py",
     "WALSENDER-READ": "needs a walsender that reads WAL files for seconds; its test is in tests/unit/test_findings_replication.py",
     "CASCADE-HOP": "needs a standby behind a standby, on a slow way; its test is in tests/unit/test_findings_replication.py",
+    "LOGICAL-APPLY-BOUND": "needs a publisher and a subscriber; its test is in tests/unit/test_findings_replication.py",
 }

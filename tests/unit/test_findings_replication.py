@@ -480,3 +480,57 @@ def test_nobody_knows_whom_the_walsender_of_a_standby_serves(cap: SyntheticCaptu
     """db3 and db4 have the same WAL at each moment, and db2 as well as the primary may send it to either."""
     cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at, 4: lambda at: 100 + at}, {(1, 71): 2, (1, 74): 4, (2, 72): 3})
     assert rows(cap, "CASCADE-HOP") == []
+
+
+def applying(
+    cap: SyntheticCapture, works: int, wait: str, waits: int, *, kind: str = "logical replication apply worker", to_s: float = 60
+) -> int:
+    """The target is a subscriber: of 25 passes, its apply worker works in so many and waits so in so many, else waits for changes."""
+    process = cap.add_session(backend_type=kind, pid=97, datid=5)
+    idle = 25 - works - waits
+    cap.cycle(process, [("active", None, works), ("active", wait, waits), ("active", "Activity:LogicalApplyMain", idle)], 0, to_s)
+    return process
+
+
+@pytest.mark.parametrize("kind", ["logical replication apply worker", "logical replication worker"])
+def test_an_apply_worker_that_needs_a_whole_cpu(cap: SyntheticCapture, kind: str) -> None:
+    """For 40 s it works in 23 of 25 passes and else waits for WAL of its own. Then it has applied all."""
+    cap.add("database", datid=5, datname="shop")
+    worker = applying(cap, 23, "IO:WALSync", 2, kind=kind, to_s=40)
+    cap.sample(worker, "idle", "Activity:LogicalApplyMain", 40, 60)
+    found = one(cap, "LOGICAL-APPLY-BOUND")
+    assert (found.severity, found.cost_s, found.subject) == ("low", None, "apply worker in database shop with pid 97")
+    assert found.confidence == ("medium" if "apply" in kind else "low")
+    assert found.statement == (
+        "The apply worker with pid 97 in database shop always had changes to apply for 40.0 s of 60.0 s, "
+        "and worked for 92 % of these without a wait"
+    )
+    assert "Divide the tables" in found.action and "had no CPU" not in found.action
+
+
+def test_an_apply_worker_that_gets_no_cpu(cap: SyntheticCapture) -> None:
+    worker = applying(cap, 25, "IO:WALSync", 0)
+    cap.delta(worker, 0, 60, cpu_run_ns=600_000_000, cpu_queue_ns=400_000_000)
+    found = one(cap, "LOGICAL-APPLY-BOUND")
+    assert found.severity == "medium" and ", also at the end, and worked for 100 %" in found.statement
+    assert (
+        found.statement.endswith("; it was ready to run and had no CPU for 40 % of its time on or for a CPU")
+        and "had no CPU" in found.action
+    )
+
+
+@pytest.mark.parametrize(
+    "works, wait, waits, kind, to_s",
+    [
+        pytest.param(24, "IO:WALSync", 0, "logical replication apply worker", 60, id="it waits for changes now and then"),
+        pytest.param(22, "IO:DataFileRead", 3, "logical replication apply worker", 60, id="it waits for reads"),
+        pytest.param(25, "IO:WALSync", 0, "logical replication apply worker", 15, id="one bulk load"),
+        pytest.param(24, "IPC:LogicalSyncData", 1, "logical replication worker", 60, id="the first copy of a table"),
+        pytest.param(25, "IO:WALSync", 0, "logical replication tablesync worker", 60, id="the same on 17"),
+    ],
+)
+def test_apply_workers_that_keep_up(cap: SyntheticCapture, works: int, wait: str, waits: int, kind: str, to_s: float) -> None:
+    worker = applying(cap, works, wait, waits, kind=kind, to_s=to_s)
+    if to_s < 60:
+        cap.sample(worker, "idle", "Activity:LogicalApplyMain", to_s, 60)
+    assert rows(cap, "LOGICAL-APPLY-BOUND") == []
