@@ -16,7 +16,7 @@ import pytest
 from conftest import Server
 from leadline.capture.reader import Capture, open_capture
 from leadline.findings import SEVERITIES, evaluate
-from replicating import streaming, taken
+from replicating import restarts, streaming, taken
 from standby import Standby
 
 pytestmark = pytest.mark.live
@@ -55,31 +55,6 @@ def at(dsn: str, query: str) -> Any:
     with psycopg.connect(dsn, autocommit=True) as db:
         row = db.execute(query.encode()).fetchone()
         return row and row[0]
-
-
-@contextmanager
-def restarts(standby: Standby) -> Iterator[Callable[[], None]]:
-    """How to restart it from any thread: a server ends with the thread that has started it, so that one stays until the block ends."""
-    over, started = threading.Event(), threading.Event()
-
-    def start() -> None:
-        standby.start()
-        started.set()
-        over.wait()
-
-    thread = threading.Thread(target=start)
-
-    def restart() -> None:
-        standby.stop()
-        thread.start()
-        assert started.wait(60)
-
-    try:
-        yield restart
-    finally:
-        standby.stop()
-        over.set()
-        thread.join(30)
 
 
 def nothing_is_found(capture: Capture) -> None:

@@ -26,6 +26,31 @@ def streaming(server: Server) -> Iterator[tuple[Server, Standby]]:
         yield server, standby
 
 
+@contextmanager
+def restarts(standby: Standby) -> Iterator[Callable[[], None]]:
+    """How to restart it from any thread: a server ends with the thread that has started it, so that one stays until the block ends."""
+    over, started = threading.Event(), threading.Event()
+
+    def start() -> None:
+        standby.start()
+        started.set()
+        over.wait()
+
+    thread = threading.Thread(target=start)
+
+    def restart() -> None:
+        standby.stop()
+        thread.start()
+        assert started.wait(60)
+
+    try:
+        yield restart
+    finally:
+        standby.stop()
+        over.set()
+        thread.join(30)
+
+
 def taken(path: Path, meanwhile: Callable[[], object], **options: Any) -> Path:
     """A capture of sessions and replication; `meanwhile` is called in a thread of its own when all probes look."""
     begun = threading.Event()

@@ -143,11 +143,13 @@ def replaying(cap: SyntheticCapture, waits: Any) -> None:
     """Memory is read ten times a second: a record is applied all the time; waits: a wait code at a second."""
     for code, event in ((7, "DataFileRead"), (8, "DataFileWrite"), (9, "ControlFileSyncUpdate")):
         cap.add("wait_event", wait_event_info=code, wait_event_type="IO", wait_event=event)
+    cap.add("wait_event", wait_event_info=10, wait_event_type="Activity", wait_event="RecoveryWalStream")
     cap.add("replay_record", node=2, end_lsn=5, start_lsn=1, rmgr="Btree", record_type="INSERT_LEAF")
     for n in range(601):
         at = n / 10
         lsns = {"replay_lsn": round((100 + at) * MB), "flush_lsn": round((100 + 2 * at) * MB), "upstream_lsn": round((100 + 2 * at) * MB)}
-        memory = {"tier": "shm", "record_lsn": 5, "startup_wait": waits(at)}
+        wait = waits(at)
+        memory = {"tier": "shm", "record_lsn": None if wait == 10 else 5, "startup_wait": wait}
         cap.add("replication_position", ts=cap.ts(at), node=2, in_recovery=True, is_paused=False, **memory, **lsns)
 
 
@@ -303,6 +305,16 @@ def test_writes_that_had_ended_are_no_writes(cap: SyntheticCapture) -> None:
     target_is(cap, 2)
     startup(cap, 0.8, 0.05)
     assert one(cap, "REPLAY-EVICTS").cost_s == pytest.approx(9, abs=0.1)
+
+
+@pytest.mark.parametrize(("code", "rule"), [(7, "REPLAY-IO-BOUND"), (8, "REPLAY-EVICTS")])
+def test_replay_that_is_woken_for_new_wal_has_its_other_waits(cap: SyntheticCapture, code: int, rule: str) -> None:
+    """Of each ten readings five show a wait, and three that it waits for WAL. It was ready to run for 0.4 s of each second, of which its
+    samples without a wait show nothing: half of all its waits."""
+    replaying(cap, lambda at: code if round(at * 10) % 10 < 5 else 10 if round(at * 10) % 10 < 8 else 0)
+    target_is(cap, 2)
+    startup(cap, 0.2, 0.4)
+    assert one(cap, rule).cost_s == pytest.approx(15, abs=0.2)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,15 @@ with work as (
 of_relation as (select node, relation, sum(seconds) as seconds from work where reads and relation is not null group by all),
 top as (select node, arg_max(relation, seconds) as relation, max(seconds) as seconds from of_relation group by node),
 busy as (
-  select node, sum(seconds) as busy_s, sum(seconds) filter (reads) as seen_s, sum(seconds) filter (wait <> '') as wait_s, sum(seconds) filter (wait = '') as no_wait_s, count(*) filter (reads) as samples, min(ts) filter (reads) as ts_from, max(ts) filter (reads) as ts_to
+  select node, sum(seconds) as busy_s, sum(seconds) filter (reads) as seen_s, count(*) filter (reads) as samples, min(ts) filter (reads) as ts_from, max(ts) filter (reads) as ts_to
   from work group by node
 ),
+-- Also while it waits for WAL: it is woken then, too.
+whole as (select node, sum(seconds) filter (wait <> '') as wait_s, sum(seconds) filter (wait = '') as no_wait_s from replay_sample group by node),
 cpu as (select 1 as node, sum(run_s) as run_s, sum(queue_s) as queue_s from replay_cpu),  -- known of the target only
 waited as (
-  select b.*, waited_without_queue(b.seen_s, b.wait_s, b.no_wait_s, c.run_s, c.queue_s) as read_s
-  from busy b left join cpu c using (node) where b.seen_s > 0
+  select b.*, waited_without_queue(b.seen_s, w.wait_s, w.no_wait_s, c.run_s, c.queue_s) as read_s
+  from busy b join whole w using (node) left join cpu c using (node) where b.seen_s > 0
 ),
 behind as (select node, arg_max(lag_s, ts) as lag_s from replication_lag where is_standby group by node),
 setting_of as (  -- of the target only

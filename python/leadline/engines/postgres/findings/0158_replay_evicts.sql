@@ -19,17 +19,19 @@ with work as (
   from replay_sample where activity in ('apply', 'read') and wait is not null
 ),
 busy as (
-  select node, sum(seconds) as busy_s, sum(seconds) filter (writes or controls) as seen_s, coalesce(sum(seconds) filter (controls), 0) as control_s, sum(seconds) filter (wait <> '') as wait_s,
-         sum(seconds) filter (wait = '') as no_wait_s, count(*) filter (writes or controls) as samples, min(ts) filter (writes or controls) as ts_from, max(ts) filter (writes or controls) as ts_to
+  select node, sum(seconds) as busy_s, sum(seconds) filter (writes or controls) as seen_s, coalesce(sum(seconds) filter (controls), 0) as control_s,
+         count(*) filter (writes or controls) as samples, min(ts) filter (writes or controls) as ts_from, max(ts) filter (writes or controls) as ts_to
   from work group by node having bool_or(writes)  -- without them, nothing is evicted
 ),
+-- Also while it waits for WAL: it is woken then, too.
+whole as (select node, sum(seconds) filter (wait <> '') as wait_s, sum(seconds) filter (wait = '') as no_wait_s from replay_sample group by node),
 cpu as (select 1 as node, sum(run_s) as run_s, sum(queue_s) as queue_s from replay_cpu),  -- known of the target only
 counted as (  -- the server's own count of the pages, also of the target only
   select 1 as node, sum(shared_blks_written) as pages from session_delta where session_id in (select session_id from session where backend_type = 'startup')
 ),
 waited as (
-  select b.*, waited_without_queue(b.seen_s, b.wait_s, b.no_wait_s, c.run_s, c.queue_s) as evict_s
-  from busy b left join cpu c using (node)
+  select b.*, waited_without_queue(b.seen_s, w.wait_s, w.no_wait_s, c.run_s, c.queue_s) as evict_s
+  from busy b join whole w using (node) left join cpu c using (node)
 ),
 behind as (select node, arg_max(lag_s, ts) as lag_s from replication_lag where is_standby group by node),
 room as (select block_bytes_of(max(setting) filter (name = 'block_size')) * max(try_cast(setting as bigint)) filter (name = 'shared_buffers') / 1048576.0 as buffers_mb,
@@ -43,7 +45,7 @@ select 'REPLAY-EVICTS' as id, case when lag_s >= getvariable('evict_lag_s') then
        format('Replay on standby {} waited {:.1f} s to write pages out of its cache ({:.0f} % of the {:.1f} s in which it worked){}{}{}{}', name, evict_s, 100 * evict_s / busy_s, busy_s,
               case when control_s > 0 then format(', {:.1f} s of it for pg_control', flushed_s) else '' end,
               case when pages is null then '' else format('; it wrote {} page{}', pages::bigint, if(pages = 1, '', 's')) end,
-              case when buffers_mb is null then '' else format('; shared_buffers has {:.0f} MB', buffers_mb) || coalesce(', bgwriter_lru_maxpages is ' || maxpages, '') end,
+              case when buffers_mb is null then '' else format(if(buffers_mb < 10, '; shared_buffers has {:.1f} MB', '; shared_buffers has {:.0f} MB'), buffers_mb) || coalesce(', bgwriter_lru_maxpages is ' || maxpages, '') end,
               case when lag_s is null then '' else format('; at the end it was {:.1f} s behind', lag_s) end) as statement,
        evict_s as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to,
        to_json([{standby: name, evict_s: round(evict_s, 3), control_file_s: round(flushed_s, 3), busy_s: round(busy_s, 3), pages: pages, lag_s: round(lag_s, 1)}]) as evidence,

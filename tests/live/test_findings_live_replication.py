@@ -1,0 +1,129 @@
+"""Troubles of replication, planted into real pairs of servers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Server, wait_until
+from leadline.capture.reader import open_capture
+from leadline.findings import Finding, evaluate
+from replicating import restarts, streaming, taken
+from standby import Standby
+
+pytestmark = pytest.mark.live
+MAJORS = [13, 18]
+RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND"]
+
+
+def found(path: Path, **thresholds: float) -> dict[str, Finding]:
+    with closing(open_capture(path)) as capture:
+        evaluation = evaluate(capture, RULES, thresholds)
+    assert not [reason for _, reason in evaluation.not_evaluated if "query" in reason]
+    return {finding.id: finding for finding in evaluation.findings}
+
+
+@contextmanager
+def repeated(dsn: str, statement: str) -> Iterator[None]:
+    """Runs a statement again and again."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(dsn, autocommit=True) as db:
+            while not stop.is_set():
+                db.execute(statement.encode())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@contextmanager
+def subscribed(server: Server) -> Iterator[psycopg.Connection[Any]]:
+    """Table t of one database is copied to another of the same server, to which this is a connection."""
+    server.sql("create database behind")
+    server.sql("create table t(id int)")
+    server.sql("create publication p for table t")
+    server.sql("select pg_create_logical_replication_slot('s', 'pgoutput')")
+    source = psycopg.conninfo.make_conninfo(server.dsn, dbname="postgres").replace("'", "''")
+    with server.connect(dbname="behind") as db:
+        db.execute("create table t(id int)")
+        slot = "create_slot = false, slot_name = s, copy_data = false"
+        db.execute(f"create subscription s connection '{source}' publication p with ({slot})".encode())
+        wait_until(lambda: server.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the subscription")
+        try:
+            yield db
+        finally:
+            db.execute("alter subscription s disable")
+            db.execute("alter subscription s set (slot_name = none)")
+            db.execute("drop subscription s")
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_an_apply_worker_that_needs_a_whole_cpu(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """The subscriber has a trigger that computes for each row."""
+    server = fresh_server(major, wal_level="logical")
+    busy = "select 1 from pg_stat_activity where backend_type like 'logical replication%' and datname = 'behind' and wait_event is null"
+    with subscribed(server) as db:
+        db.execute("""create function slow() returns trigger language plpgsql as $$
+            declare x bigint := 0; begin for i in 1..20000 loop x := x + i; end loop; return new; end $$""")
+        db.execute("create trigger slow before insert on t for each row execute function slow()")
+        db.execute("alter table t enable always trigger slow")
+        server.sql("insert into t select generate_series(1, 200000)")
+        wait_until(lambda: server.sql(busy), what="its work")
+        path = taken(tmp_path / "x.leadline", lambda: None, pid=server.pid, dsn=server.dsn, for_s=12.0)
+    finding = found(path, apply_behind_s=8.0)["LOGICAL-APPLY-BOUND"]
+    assert "database behind" in finding.subject and "worked for " in finding.statement, finding.statement
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_an_apply_worker_that_keeps_up_is_no_finding(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    server = fresh_server(major, wal_level="logical")
+    rows = "insert into t select generate_series(1, 100); select pg_sleep(0.02)"
+    with subscribed(server), repeated(server.dsn, rows):
+        path = taken(tmp_path / "x.leadline", lambda: None, pid=server.pid, dsn=server.dsn, for_s=12.0)
+    idle = "backend_type like 'logical replication%' and wait_event = 'LogicalApplyMain'"
+    with closing(open_capture(path)) as capture:
+        assert capture.scalar(f"select count(*) from session_sample where {idle}") > 0
+    assert found(path, apply_behind_s=5.0) == {}
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_replay_that_writes_the_pages_that_it_evicts(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """The standby has hardly a cache, and no background writer that makes room."""
+    server = fresh_server(major, full_page_writes=False)
+    server.sql("create table t as select i as id, repeat('x', 500) as filler from generate_series(1, 100000) i")
+    server.sql("create index on t(id)")
+    with Standby(server.private, shared_buffers="512kB", bgwriter_lru_maxpages="0") as standby:
+        wait_until(lambda: server.sql("select 1 from pg_stat_replication where state = 'streaming'"), what="the stream")
+        with repeated(
+            server.dsn, "update t set filler = filler where id in (select (random() * 100000)::int from generate_series(1, 500))"
+        ):
+            path = taken(tmp_path / "x.leadline", lambda: None, dsn=standby.dsn, others=[server.dsn], for_s=10.0)
+    finding = found(path, evict_s=0.05, evict_part=0.0)["REPLAY-EVICTS"]
+    assert "to write pages out of its cache" in finding.statement and "; shared_buffers has 0.5 MB" in finding.statement, finding.statement
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_walsender_that_reads_from_the_cache_of_the_kernel_is_no_finding(
+    fresh_server: Callable[..., Server], tmp_path: Path, major: int
+) -> None:
+    server = fresh_server(major, wal_keep_size="3GB")
+    with streaming(server) as (_, standby), restarts(standby) as restart:
+        standby.stop()
+        for _ in range(4):
+            server.sql("select count(pg_logical_emit_message(true, 'test', repeat(md5(i::text), 3000))) from generate_series(1, 4000) i")
+        path = taken(tmp_path / "x.leadline", restart, pid=server.pid, dsn=server.dsn, for_s=8.0)
+    with closing(open_capture(path)) as capture:
+        reads = "backend_type = 'walsender' and lower(wait_event) = 'walread'"
+        assert capture.scalar(f"select count(*) from session_sample where {reads}") > 0
+    assert found(path) == {}
