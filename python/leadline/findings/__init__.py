@@ -209,7 +209,7 @@ def _asked(capture: Capture, rules: list[Definition], values: Mapping[str, Mappi
 
 
 def _told(capture: Capture, db: duckdb.DuckDBPyConnection, asked: list[str]) -> dict[str, Any]:
-    """The value of each expression, from one query. Those that do not run are missing: their rules ask for themselves and say what is wrong."""
+    """The value of each expression, from one query. One that does not run is missing: its rule asks for itself and says what is wrong."""
     if not asked:
         return {}
     query = f"select {', '.join(asked)}"
