@@ -18,6 +18,8 @@ from example_capture import example
 from findings_synthetic import SyntheticCapture
 from leadline import cli
 from leadline.cli import COMMANDS, group, run
+from leadline.cli.sql import query_error
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.output import to_csv, to_json, to_table
 from leadline.tables import all_tables
@@ -258,6 +260,18 @@ def test_sql_forms(capture: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["wait_class"] for row in csv.DictReader(capsys.readouterr().out.splitlines())] == ["IPC", "Lock"]
     assert run(["sql", capture, "select 1 where false", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "detail"),
+    [
+        ("Binder Error: no column x\n\nLINE 1: select x", "Binder Error: no column x"),
+        ("Invalid Input Error: closed pending query result\nError: Invalid Input Error: too late", "Invalid Input Error: too late"),
+        ("INTERRUPT Error: Interrupted!", "DuckDB does not say why"),
+    ],
+)
+def test_sql_says_why_a_query_failed_also_after_its_first_rows(said: str, detail: str) -> None:
+    assert query_error(duckdb.Error(said)).detail == detail
 
 
 def test_sql_reads_standard_input(capture: str) -> None:

@@ -44,7 +44,12 @@ def check_reading(capture: Capture, query: str) -> None:
 
 
 def query_error(e: duckdb.Error) -> LeadlineError:
-    first = str(e).strip().splitlines()[0]
+    """In its own words: those of a query that fails after its first rows come below what could not be fetched for it. Of several threads,
+    the one that is stopped may be heard before the one that failed."""
+    lines = str(e).strip().splitlines()
+    first = next((line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")), lines[0])
+    if first.startswith("INTERRUPT Error"):
+        return LeadlineError("query", "the query failed", detail="DuckDB does not say why", hint="run it again: mostly, it does")
     return LeadlineError("query", "the query failed", detail=first, hint="run leadline tables NAME to list the columns of a table")
 
 
