@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from leadline.errors import LeadlineError, cannot_be_written
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path  # not when a command starts
 
 MANIFEST = "manifest.json"
@@ -40,14 +41,24 @@ def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
 
 def write_whole(path: Path, text: str | bytes, what: str, *, overwrite: bool) -> Path:
     """Writes a file that is there only when it is whole; the path. Raises LeadlineError, which names `what`."""
-    make_room(path, overwrite=overwrite)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_bytes(text.encode() if isinstance(text, str) else text)
-        temporary.replace(path)
-    except OSError as e:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise cannot_be_written(what, e, path) from e
+    write_parts(path, [text.encode() if isinstance(text, str) else text], what, overwrite=overwrite)
     return path
 
+
+def write_parts(path: Path, parts: Iterable[bytes], what: str, *, overwrite: bool) -> int:
+    """The same of a file that is too large to hold; its bytes. Where the parts end in an error, what was there before stays."""
+    make_room(path, overwrite=overwrite)
+    temporary = path.with_name(path.name + ".tmp")
+    written = 0
+    try:
+        with temporary.open("wb") as file:
+            for part in parts:
+                written += file.write(part)
+        temporary.replace(path)
+    except BaseException as e:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(e, OSError):
+            raise cannot_be_written(what, e, path) from e
+        raise
+    return written

@@ -66,6 +66,7 @@ LINES = {
     "replication study": "commit-modes --plan",
     "sql": "{capture} from(session)",
     "tables": "",
+    "export": "{capture} --to csv --table session",
     "doctor": "{live}",
     "page check": "{page}",
     "page diff": "{page}:0 {page}:1",

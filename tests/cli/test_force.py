@@ -32,6 +32,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "trace": (["trace", "-p", "SERVER", "--for", "100ms"], "out.leadline"),
     "report": (["report", "CAPTURE"], "out.html"),
     "flame": (["flame", "OF_SEMGET"], "out.svg"),
+    "export": (["export", "CAPTURE", "--to", "pprof"], "out.pb.gz"),
     "rows": (["rows", "DATA", "written", "--database", "postgres"], "out.csv"),
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),

@@ -14,7 +14,7 @@ LAYERS = (
     ("__main__", "docs"),
     ("api", "cli"),
     ("server",),
-    ("demo", "doctor", "study", "top", "why"),
+    ("demo", "doctor", "export", "study", "top", "why"),
     ("book.compare", "book.export", "compare"),
     ("engines.informix", "engines.postgres.sections"),
     ("views.report",),

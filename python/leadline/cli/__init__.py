@@ -37,6 +37,7 @@ GROUPS = {
         "report": "Write a capture as one HTML file that opens offline.",
         "sql": "Run SQL over the tables of a capture.",
         "tables": "List the tables of a capture, their columns, units and meaning.",
+        "export": "Give a capture to other tools: pprof, Perfetto, CSV, Arrow.",
         "compare": "Show where the time moved between two captures or runs.",
         "import": "Turn the output of Informix's onstat into a capture.",
     },

@@ -27,22 +27,28 @@ Folded = dict[tuple[str, ...], int]
 
 def folded(capture: Capture, kind: str, pid: int | None = None) -> Folded:
     """Weight by path, the root first; ns, or calls of `failed`. Raises LeadlineError when there are no such samples."""
+    return {path: weight for path, (weight, _) in stacks(capture, kind, pid).items()}
+
+
+def stacks(capture: Capture, kind: str, pid: int | None = None, condition: str = "true") -> dict[tuple[str, ...], tuple[int, int]]:
+    """The same with the number of samples behind each weight. condition: SQL over a row `s` of stack_sample."""
     if why := capture.unavailable("stack_sample"):
         raise LeadlineError("not_found", "this capture has no stacks", detail=why, hint="leadline trace -p PID --for 20s")
     rows = capture.rows(
         f"""
         select n.comm, u.frames, coalesce(u.complete, true) as complete, k.functions, coalesce(c.name, '') as call,
-               coalesce(e.name, s.errno::varchar) as error, s.waker_tid, w.comm as waker, sum(s.weight)::bigint as weight
+               coalesce(e.name, s.errno::varchar) as error, s.waker_tid, w.comm as waker, sum(s.weight)::bigint as weight,
+               count(*) as samples
         from stack_sample s join thread_name n using (thread_id) left join user_frames u using (user_stack_id)
         left join kernel_stack k using (stack_id) left join syscall_name c on c.nr = s.nr left join errno_name e on e.errno = s.errno
         left join task_name w on w.tid = s.waker_tid
-        where s.kind = '{KINDS[kind][0]}' and {f"n.pid = {pid}" if pid is not None else "true"} group by all
+        where s.kind = '{KINDS[kind][0]}' and {f"n.pid = {pid}" if pid is not None else "true"} and {condition} group by all
         """
     )
     if not rows:
         of = f" of process {pid}" if pid is not None else ""
         raise LeadlineError("not_found", f"no {kind} stacks{of} in this capture", hint=f"leadline threads {capture.path}")
-    paths: Folded = defaultdict(int)
+    paths: dict[tuple[str, ...], tuple[int, int]] = {}
     for row in rows:
         path = [row["comm"]]
         frames = row["frames"] or []
@@ -57,8 +63,9 @@ def folded(capture: Capture, kind: str, pid: int | None = None) -> Folded:
             path.append(f"{row['call']} (short sleeps)")
         if kind == "waker":
             path.append(f"woken by {row['waker'] or row['waker_tid'] or 'an interrupt'}")
-        paths[tuple(path)] += row["weight"]
-    return dict(paths)
+        weight, samples = paths.get(tuple(path), (0, 0))
+        paths[tuple(path)] = (weight + row["weight"], samples + row["samples"])
+    return paths
 
 
 def as_lines(paths: Folded) -> Iterable[str]:
