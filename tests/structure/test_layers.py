@@ -13,6 +13,7 @@ PACKAGE = Path(leadline.__file__).parent
 LAYERS = (
     ("__main__", "docs"),
     ("api", "cli"),
+    ("explore",),
     ("server",),
     ("demo", "doctor", "export", "study", "top", "why"),
     ("book.compare", "book.export", "compare"),

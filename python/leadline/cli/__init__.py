@@ -35,6 +35,7 @@ GROUPS = {
         "show": "Show what is in a capture: where the time went, and why.",
         "findings": "List what is wrong in a capture, most costly first.",
         "report": "Write a capture as one HTML file that opens offline.",
+        "explore": "Look into a capture over time, in a browser.",
         "sql": "Run SQL over the tables of a capture.",
         "tables": "List the tables of a capture, their columns, units and meaning.",
         "export": "Give a capture to other tools: pprof, Perfetto, CSV, Arrow.",

@@ -1,0 +1,55 @@
+"""leadline explore: one capture over time, in a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from leadline.errors import LeadlineError
+
+
+@click.command(
+    "explore",
+    epilog="\b\nExamples:\n  leadline explore demo.leadline\n  leadline explore demo.leadline --port 8080 --no-browser",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on loopback.  [default: a free one]")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
+def command(capture: Path, port: int, no_browser: bool, as_json: bool) -> None:
+    """Look into a capture over time, in a browser.
+
+    Prints an address on the loopback interface, and opens it in the browser if there is a desktop. The page shows the sessions active
+    over time by wait class, and ranks statements, sessions and other things by their database time in the window that is chosen. Only
+    the user who started it can open it. Ctrl-C ends it.
+    """
+    try:
+        from leadline.explore.app import serve
+    except ImportError as e:
+        if (e.name or "").startswith("leadline"):
+            raise
+        raise LeadlineError(
+            "unsupported", f"the page needs packages that are not installed ({e.name})", hint="pip install 'leadline[web]'"
+        ) from None
+    from leadline.explore.answers import open_explored
+    from leadline.output import to_json
+
+    explorer = open_explored(capture)
+
+    def ready(url: str) -> None:
+        click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
+        click.echo("Ctrl-C ends it", err=True)
+        if not no_browser and _has_desktop():
+            import webbrowser
+
+            webbrowser.open(url)
+
+    serve(explorer, port, ready)
+
+
+def _has_desktop() -> bool:
+    """Without one, a browser of text would take the terminal over."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

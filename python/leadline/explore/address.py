@@ -1,0 +1,72 @@
+"""The address of the page is its whole state: window, filters, dimension of the ranking. What is not understood is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from leadline.explore.queries import DIMENSIONS, RANKINGS, Asked, Value
+from leadline.server.operation import Refused
+
+LONGEST_VALUE = 10_000
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+SHOWN = ("locks",)  # what else is open on the page
+
+
+@dataclass(frozen=True)
+class State:
+    asked: Asked
+    by: str
+
+
+def wrong(what: str, hint: str = "") -> Refused:
+    return Refused(400, "usage", what, hint=hint)
+
+
+def read_state(query: str, ts_from: int, ts_to: int) -> State:
+    """The state that a query string names, for a capture from ts_from to ts_to. Raises Refused."""
+    given = _words(query)
+    unknown = given.keys() - {"from", "to", "by", *SHOWN, *DIMENSIONS}
+    if unknown:
+        raise wrong(f"{min(unknown)[:60]!r} is nothing that the page shows", f"from, to, by, {', '.join(DIMENSIONS)}")
+    by = given.get("by", "event")
+    if by not in RANKINGS:
+        raise wrong(f"there is no ranking by {by[:60]!r}", f"one of {', '.join(RANKINGS)}")
+    first = _ns(given["from"]) if "from" in given else 0
+    last = _ns(given["to"]) if "to" in given else ts_to - ts_from
+    if not 0 <= first < last <= ts_to - ts_from:
+        raise wrong(f"the window must lie between 0 and {(ts_to - ts_from) / 1e9:.3f} s, and begin before it ends")
+    filters = tuple((name, _value(name, given[name])) for name in DIMENSIONS if name in given)
+    return State(Asked(ts_from + first, ts_from + last, filters), by)
+
+
+def _words(query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=20)
+    except ValueError:
+        raise wrong("the address cannot be read: after ? it has NAME=VALUE, with & between them") from None
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise wrong(f"{name[:60]!r} is given twice")
+        if "\0" in value or len(value) > LONGEST_VALUE:
+            raise wrong(f"the value of {name[:60]!r} is none that a capture has")
+        given[name] = value
+    return given
+
+
+def _ns(text: str) -> int:
+    if not _SECONDS.fullmatch(text):
+        raise wrong(f"{text[:60]!r} is no number of seconds", "from=12.5&to=30")
+    whole, _, part = text.partition(".")
+    return int(whole) * 1_000_000_000 + int(part.ljust(9, "0"))
+
+
+def _value(name: str, text: str) -> Value:
+    if not DIMENSIONS[name].is_number or text == "":
+        return text
+    if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise wrong(f"{text[:60]!r} is no number of a {DIMENSIONS[name].label}")
+    return int(text)

@@ -1,0 +1,178 @@
+"""The questions of the page as SQL over the views of a capture. Values are bound, never written into the text.
+
+`shown` has the same query with its values as literals, for `leadline sql CAPTURE`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+MOST_STEPS = 300  # of a picture: more are narrower than a pixel of a phone
+MOST_ROWS = 50  # of a ranking
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """What database time can be ranked and filtered by. column: SQL over db_time; an empty value stands for none."""
+
+    name: str
+    label: str
+    column: str
+    is_number: bool = False
+
+
+EVENT = "case when wait_event is null then 'CPU' else wait_class || ':' || wait_event end"
+DIMENSIONS = {
+    d.name: d
+    for d in (
+        Dimension("event", "wait event", EVENT),
+        Dimension("class", "wait class", "wait_class"),
+        Dimension("statement", "statement", "statement_id", is_number=True),
+        Dimension("user", "user", '"user"'),
+        Dimension("application", "application", "application"),
+        Dimension("client", "client", "client"),
+        Dimension("database", "database", "database"),
+        Dimension("session", "session", "session_id", is_number=True),
+    )
+}
+# Waits for objects are seen at looks, a few times a second, and not at each sample: one can rank by them, not filter.
+OBJECT = "object"
+RANKINGS = {name: d.label for name, d in DIMENSIONS.items()} | {OBJECT: "object"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A window, in ns on the clock of the capture, and filters: a dimension's name and the value that it must have."""
+
+    ts_from: int
+    ts_to: int
+    filters: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass
+class Query:
+    """SQL with $1, $2, ... and their values, in that order."""
+
+    sql: str = ""
+    values: list[Value] = field(default_factory=list)
+
+    def bind(self, value: Value) -> str:
+        """The name that stands for the value."""
+        if value in self.values:
+            return f"${self.values.index(value) + 1}"
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    @property
+    def shown(self) -> str:
+        """With the values in their places."""
+        return re.sub(r"\$(\d+)", lambda found: literal(self.values[int(found[1]) - 1]), self.sql)
+
+
+def literal(value: Value) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _window(query: Query, asked: Asked) -> str:
+    return f"ts >= {query.bind(asked.ts_from)} and ts < {query.bind(asked.ts_to)}"
+
+
+def _where(query: Query, asked: Asked) -> str:
+    """The window and the filters, over db_time."""
+    parts = [_window(query, asked)]
+    for name, value in asked.filters:
+        of = DIMENSIONS[name]
+        if value == "":
+            parts.append(f"{of.column} is null" if of.is_number else f"coalesce({of.column}, '') = ''")
+        else:
+            parts.append(f"{of.column} = {query.bind(value)}")
+    return " and ".join(parts)
+
+
+def _step(query: Query, asked: Asked, step_ns: int) -> str:
+    """The step of a ts. A rest of less than half a step is a part of the last one: a few passes say little of a height."""
+    last = query.bind(last_step(asked, step_ns))
+    return f"least((ts - {query.bind(asked.ts_from)}) // {query.bind(step_ns)}, {last})"
+
+
+def last_step(asked: Asked, step_ns: int) -> int:
+    return max((asked.ts_to - asked.ts_from + step_ns // 2) // step_ns, 1) - 1
+
+
+def over_time(asked: Asked, step_ns: int) -> Query:
+    """Seconds by step and wait class; queue_s: the part that waited for a CPU."""
+    query = Query()
+    step, where = _step(query, asked, step_ns), _where(query, asked)
+    query.sql = (
+        f"select {step} as step, wait_class, sum(weight_s) as seconds, coalesce(sum(cpu_queue_s), 0) as queue_s\n"
+        f"from db_time\nwhere {where}\ngroup by all order by step, wait_class"
+    )
+    return query
+
+
+def passes(asked: Asked, step_ns: int) -> Query:
+    """Seconds observed by step. A step without a row was not seen."""
+    query = Query()
+    query.sql = (
+        f"select {_step(query, asked, step_ns)} as step, sum(period_ns) / 1e9 as observed_s\n"
+        f"from tick\nwhere {_window(query, asked)}\ngroup by all order by step"
+    )
+    return query
+
+
+def ranking(asked: Asked, by: str) -> Query:
+    """Seconds by the values of a dimension, most first, each with its wait classes. there, total_s: of all values, also those cut off."""
+    if by == OBJECT:
+        return _objects(asked)
+    query, of = Query(), DIMENSIONS[by]
+    key = f"coalesce({of.column}::varchar, '')" if of.is_number else f"coalesce({of.column}, '')"
+    query.sql = (
+        f"with part as (\n  select {key} as key, wait_class, sum(weight_s) as s\n  from db_time\n  where {_where(query, asked)}\n"
+        "  group by all)\n"
+        "select key, sum(s) as seconds, list({'wait_class': wait_class, 'seconds': s} order by s desc, wait_class) as classes,\n"
+        "       count(*) over () as there, sum(sum(s)) over () as total_s\n"
+        f"from part group by key order by seconds desc, key limit {MOST_ROWS}"
+    )
+    return query
+
+
+def _objects(asked: Asked) -> Query:
+    """Objects of locks by what the looks at their waiters stand for. Objects of buffers: the time of such waits, divided by where their
+    waiters were seen in the window, as `leadline show` does it.
+    """
+    query = Query()
+    where, window = _where(query, asked), _window(query, asked)
+    query.sql = f"""with spent as (
+  select ts, session_id, wait_class, wait_event, weight_s, from_counter from db_time where {where}),
+locked as (
+  select object, sum(wait_s) as s
+  from (select distinct ts, session_id, pid, object from lock_wait where {window}) w
+  join lock_look k using (ts, session_id, pid)
+  where k.in_db_time and (ts, session_id) in (select (ts, session_id) from spent where wait_class = 'Lock' and not from_counter)
+  group by object),
+seen as (
+  select object, wait_kind, sum(waiters) as waiters from hot_block where {window} group by all),
+waited as (
+  select case replace(lower(wait_event), '_', '') when 'bufferpin' then 'pin' when 'bufferio' then 'io' when 'buffercontent' then 'content'
+         end as wait_kind, wait_class, sum(weight_s) as s
+  from spent where wait_event is not null group by all),
+part as (
+  select object as key, 'Lock' as wait_class, s from locked
+  union all
+  select object, wait_class, s * waiters / sum(waiters) over (partition by wait_kind, wait_class) from seen join waited using (wait_kind))
+select key, sum(s) as seconds, list({{'wait_class': wait_class, 'seconds': s}} order by s desc, wait_class) as classes,
+       count(*) over () as there, (select coalesce(sum(weight_s), 0) from spent) as total_s
+from part where s > 0 group by key order by seconds desc, key limit {MOST_ROWS}"""
+    return query
+
+
+def lock_chains(asked: Asked) -> Query:
+    """The chains behind a lock tree of the window."""
+    query = Query()
+    query.sql = (
+        "select root_session_id, root_pid, sum(wait_s) as seconds, count(distinct session_id) as victims\n"
+        f"from lock_chain\nwhere {_window(query, asked)}\ngroup by all order by seconds desc, root_pid"
+    )
+    return query
