@@ -41,7 +41,7 @@ from replicating import pair_of_servers
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
-APART = {"serve", "explore", "ansible run"}  # two do not end: tests/server, tests/explore; the other needs Ansible: tests/ansible
+APART = {"serve", "explore", "ansible run"}  # two do not end: tests/server, tests/web; the other needs Ansible: tests/ansible
 # Commands that are made of the table of operations: one function runs and prints all of them, so some stand for all (LINES).
 OPERATIONAL = {f"{operation.group} {operation.verb}" for operation in OPERATIONS if not operation.command}
 SEGMENT = "000000010000000000000001"

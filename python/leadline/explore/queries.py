@@ -15,19 +15,25 @@ Value = int | str
 
 @dataclass(frozen=True)
 class Dimension:
-    """What database time can be ranked and filtered by. column: SQL over db_time; an empty value stands for none."""
+    """What database time can be ranked and filtered by. column: of db_time; an empty value stands for none."""
 
     name: str
     label: str
     column: str
     is_number: bool = False
 
+    @property
+    def key(self) -> str:
+        """SQL of its value as text."""
+        if self.column == "wait_event":  # a name of an event can stand in two classes
+            return "case when wait_event is null then 'CPU' else wait_class || ':' || wait_event end"
+        return f"coalesce({self.column}::varchar, '')" if self.is_number else f"coalesce({self.column}, '')"
 
-EVENT = "case when wait_event is null then 'CPU' else wait_class || ':' || wait_event end"
+
 DIMENSIONS = {
     d.name: d
     for d in (
-        Dimension("event", "wait event", EVENT),
+        Dimension("event", "wait event", "wait_event"),
         Dimension("class", "wait class", "wait_class"),
         Dimension("statement", "statement", "statement_id", is_number=True),
         Dimension("user", "user", '"user"'),
@@ -84,7 +90,11 @@ def _where(query: Query, asked: Asked) -> str:
     parts = [_window(query, asked)]
     for name, value in asked.filters:
         of = DIMENSIONS[name]
-        if value == "":
+        if name == "event" and isinstance(value, str):
+            wait_class, _, event = value.partition(":")
+            parts.append(f"wait_class = {query.bind(wait_class)}")
+            parts.append(f"wait_event = {query.bind(event)}" if event else "wait_event is null")
+        elif value == "":
             parts.append(f"{of.column} is null" if of.is_number else f"coalesce({of.column}, '') = ''")
         else:
             parts.append(f"{of.column} = {query.bind(value)}")
@@ -127,11 +137,10 @@ def ranking(asked: Asked, by: str) -> Query:
     if by == OBJECT:
         return _objects(asked)
     query, of = Query(), DIMENSIONS[by]
-    key = f"coalesce({of.column}::varchar, '')" if of.is_number else f"coalesce({of.column}, '')"
+    columns = ", ".join(dict.fromkeys((of.column, "wait_class")))
     query.sql = (
-        f"with part as (\n  select {key} as key, wait_class, sum(weight_s) as s\n  from db_time\n  where {_where(query, asked)}\n"
-        "  group by all)\n"
-        "select key, sum(s) as seconds, list({'wait_class': wait_class, 'seconds': s} order by s desc, wait_class) as classes,\n"
+        f"with part as (\n  select {columns}, sum(weight_s) as s\n  from db_time\n  where {_where(query, asked)}\n  group by all)\n"
+        f"select {of.key} as key, sum(s) as seconds, list({{'wait_class': wait_class, 'seconds': s}} order by s desc, wait_class) as classes,\n"
         "       count(*) over () as there, sum(sum(s)) over () as total_s\n"
         f"from part group by key order by seconds desc, key limit {MOST_ROWS}"
     )
@@ -140,30 +149,29 @@ def ranking(asked: Asked, by: str) -> Query:
 
 def _objects(asked: Asked) -> Query:
     """Objects of locks by what the looks at their waiters stand for. Objects of buffers: the time of such waits, divided by where their
-    waiters were seen in the window, as `leadline show` does it.
+    waiters were seen in the window, of all sessions.
     """
     query = Query()
     where, window = _where(query, asked), _window(query, asked)
-    query.sql = f"""with spent as (
-  select ts, session_id, wait_class, wait_event, weight_s, from_counter from db_time where {where}),
-locked as (
+    query.sql = f"""with locked as (
   select object, sum(wait_s) as s
   from (select distinct ts, session_id, pid, object from lock_wait where {window}) w
   join lock_look k using (ts, session_id, pid)
-  where k.in_db_time and (ts, session_id) in (select (ts, session_id) from spent where wait_class = 'Lock' and not from_counter)
+  where k.in_db_time and (ts, session_id) in (select (ts, session_id) from db_time where {where} and wait_class = 'Lock' and not from_counter)
   group by object),
 seen as (
   select object, wait_kind, sum(waiters) as waiters from hot_block where {window} group by all),
 waited as (
   select case replace(lower(wait_event), '_', '') when 'bufferpin' then 'pin' when 'bufferio' then 'io' when 'buffercontent' then 'content'
-         end as wait_kind, wait_class, sum(weight_s) as s
-  from spent where wait_event is not null group by all),
+         end as wait_kind, wait_class, sum(s) as s
+  from (select wait_class, wait_event, sum(weight_s) as s from db_time where {where} and wait_event is not null group by all)
+  group by all),
 part as (
   select object as key, 'Lock' as wait_class, s from locked
   union all
   select object, wait_class, s * waiters / sum(waiters) over (partition by wait_kind, wait_class) from seen join waited using (wait_kind))
 select key, sum(s) as seconds, list({{'wait_class': wait_class, 'seconds': s}} order by s desc, wait_class) as classes,
-       count(*) over () as there, (select coalesce(sum(weight_s), 0) from spent) as total_s
+       count(*) over () as there, (select coalesce(sum(weight_s), 0) from db_time where {where}) as total_s
 from part where s > 0 group by key order by seconds desc, key limit {MOST_ROWS}"""
     return query
 

@@ -145,7 +145,7 @@ function showRanking(answer) {
   at("more").replaceChildren(...[
     left > 0 ? make("button", { type: "button", on: () => { all = true; showRanking(answer); } }, `${left} more`) : "",
     rest > 0 ? ` ${rest.toLocaleString("en")} smaller ones are not listed; the SQL below without its limit has them` : "",
-    answer.rows.length ? "" : "No session was active here.",
+    answer.rows.length ? "" : answer.by === "object" ? "No wait for a lock or a buffer names an object here." : "No session was active here.",
   ]);
   at("note").textContent = answer.by === "object"
     ? "Waits for locks count by the looks at their waiters. Waits for buffers are divided among the objects by where their waiters were seen, of all sessions." : "";
