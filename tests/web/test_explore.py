@@ -1,7 +1,7 @@
 """leadline explore: its numbers are those of SQL, what it does not understand is refused, and it answers its own user alone.
 
-The SQL that it shows gives the very same numbers over the same rows. Two captures that are opened in two ways have their rows in two orders,
-and sums of the same floats differ in the last digits: twelve are compared.
+The SQL that it shows gives the very same numbers over the same rows. A capture that is opened in two ways has its rows in two orders, in
+which sums of the same floats differ in their last digits: twelve are compared.
 """
 
 from __future__ import annotations
@@ -313,8 +313,8 @@ def test_the_page_asks_for_what_the_explorer_answers(url: str, explorer: Explore
     query = "from=12&to=40&class=Lock&by=session&locks=1"
     state = read_state(query, explorer.ts_from, explorer.ts_to)
     for path, expected in (
-        ("time", explorer.over_time(state.asked)), ("ranking", explorer.ranking(state.asked, "session")), ("locks", explorer.locks(state.asked)),
-        ("about", explorer.about()), ("findings", explorer.findings()),
+        ("time", explorer.over_time(state.asked)), ("ranking", explorer.ranking(state.asked, "session")),
+        ("locks", explorer.locks(state.asked)), ("about", explorer.about()), ("findings", explorer.findings()),
     ):  # fmt: skip
         status, headers, body = ask(url, f"/api/{path}?{query}")
         assert (status, headers["content-type"]) == (200, "application/json")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 MOST_STEPS = 300  # of a picture: more are narrower than a pixel of a phone
 MOST_ROWS = 50  # of a ranking
+CLASSES = "list({'wait_class': wait_class, 'seconds': s} order by s desc, wait_class) as classes"
 Value = int | str
 
 
@@ -140,7 +141,7 @@ def ranking(asked: Asked, by: str) -> Query:
     columns = ", ".join(dict.fromkeys((of.column, "wait_class")))
     query.sql = (
         f"with part as (\n  select {columns}, sum(weight_s) as s\n  from db_time\n  where {_where(query, asked)}\n  group by all)\n"
-        f"select {of.key} as key, sum(s) as seconds, list({{'wait_class': wait_class, 'seconds': s}} order by s desc, wait_class) as classes,\n"
+        f"select {of.key} as key, sum(s) as seconds, {CLASSES},\n"
         "       count(*) over () as there, sum(sum(s)) over () as total_s\n"
         f"from part group by key order by seconds desc, key limit {MOST_ROWS}"
     )
@@ -157,7 +158,8 @@ def _objects(asked: Asked) -> Query:
   select object, sum(wait_s) as s
   from (select distinct ts, session_id, pid, object from lock_wait where {window}) w
   join lock_look k using (ts, session_id, pid)
-  where k.in_db_time and (ts, session_id) in (select (ts, session_id) from db_time where {where} and wait_class = 'Lock' and not from_counter)
+  where k.in_db_time and (ts, session_id) in (
+    select (ts, session_id) from db_time where {where} and wait_class = 'Lock' and not from_counter)
   group by object),
 seen as (
   select object, wait_kind, sum(waiters) as waiters from hot_block where {window} group by all),
@@ -170,7 +172,7 @@ part as (
   select object as key, 'Lock' as wait_class, s from locked
   union all
   select object, wait_class, s * waiters / sum(waiters) over (partition by wait_kind, wait_class) from seen join waited using (wait_kind))
-select key, sum(s) as seconds, list({{'wait_class': wait_class, 'seconds': s}} order by s desc, wait_class) as classes,
+select key, sum(s) as seconds, {CLASSES},
        count(*) over () as there, (select coalesce(sum(weight_s), 0) from db_time where {where}) as total_s
 from part where s > 0 group by key order by seconds desc, key limit {MOST_ROWS}"""
     return query

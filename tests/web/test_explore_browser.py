@@ -1,0 +1,241 @@
+"""The page of leadline explore in Chromium: drag, keys, filters, back, a link that shows the same; at both widths, without complaints."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from conftest import no_oracle
+from example_capture import NASTY, example
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    capture = example(tmp_path_factory.mktemp("explore")).write()
+    line = [sys.executable, "-m", "leadline", "explore", str(capture), "--no-browser"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield process.stdout.readline().strip()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        no_oracle("Chromium or its driver is not installed: apt-get install chromium chromium-driver")
+    try:
+        from selenium import webdriver
+        from selenium.common.exceptions import WebDriverException
+        from selenium.webdriver.chrome.service import Service
+    except ImportError:
+        no_oracle("selenium is not installed")
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    try:
+        started = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    except WebDriverException as e:
+        no_oracle(f"Chromium does not start: {e}")
+    yield started
+    started.quit()
+
+
+class Page:
+    """The page at a width, and what one does with it."""
+
+    def __init__(self, driver: Any, url: str, width: int = 1280, height: int = 800) -> None:
+        self.driver, self.url = driver, url
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": width < 700})
+
+    def go(self, query: str) -> None:
+        self.driver.get(self.url + query)
+        self.wait()
+
+    def value(self, script: str) -> Any:
+        return self.driver.execute_script(f"return {script}")
+
+    def until(self, true: Callable[[], Any], what: str) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (value := true()):
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+            time.sleep(0.03)
+        return value
+
+    def wait(self) -> None:
+        """Until it shows what its address says."""
+        self.until(lambda: self.value("document.body && document.body.dataset.ready === (location.search || '?')"), "the page is drawn")
+
+    @property
+    def state(self) -> dict[str, str]:
+        return {name: values[0] for name, values in parse_qs(urlsplit(self.driver.current_url).query).items()}
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """Seconds by name, as the ranking shows them."""
+        shown = self.value("[...document.querySelectorAll('#rows tbody tr')].map(r => [r.cells[0].textContent, r.cells[1].textContent])")
+        return dict(shown)
+
+    @property
+    def filters(self) -> list[str]:
+        return [str(text) for text in self.value("[...document.querySelectorAll('#filters .value')].map(f => f.textContent)")]
+
+    def click(self, selector: str, text: str = "") -> None:
+        found = [one for one in self.driver.find_elements("css selector", selector) if text in one.text]
+        found[0].click()
+        self.wait()
+
+    def drag(self, first: float, last: float) -> None:
+        """From one part of the chart to another; 0 is its left edge, 1 the right one."""
+        box = self.value("(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('#chart').getBoundingClientRect())")
+        y, left, wide = box["y"] + 80, box["x"] + 40, box["width"] - 48
+        for kind, part in (("mousePressed", first), ("mouseMoved", (first + last) / 2), ("mouseMoved", last), ("mouseReleased", last)):
+            at = {"type": kind, "x": left + part * wide, "y": y, "button": "left", "buttons": 1, "clickCount": 1}
+            self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", at)
+        self.wait()
+
+    def swipe(self, first: float, last: float) -> None:
+        """The same with a finger."""
+        box = self.value("(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('#chart').getBoundingClientRect())")
+        left, wide = box["x"] + 40, box["width"] - 48
+        for kind, parts in (("touchStart", [first]), ("touchMove", [(first + last) / 2]), ("touchMove", [last]), ("touchEnd", [])):
+            points = [{"x": left + part * wide, "y": box["y"] + 80} for part in parts]
+            self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        self.wait()
+
+    def press(self, keys: str) -> None:
+        self.driver.find_element("id", "chart").send_keys(keys)
+        self.wait()
+
+    def complaints(self) -> list[str]:
+        return [str(entry["message"]) for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture
+def page(driver: Any, url: str) -> Iterator[Page]:
+    page = Page(driver, url)
+    page.complaints()
+    yield page
+    assert page.complaints() == []
+
+
+def test_a_window_a_filter_and_back(page: Page) -> None:
+    page.go("")
+    whole = page.rows
+    assert whole["CPU"] == "282.6" and "Lock:tuple" in whole
+    page.drag(0.25, 0.75)
+    assert [round(float(page.state[edge])) for edge in ("from", "to")] == [15, 45]
+    window = page.rows
+    assert window["Lock:tuple"] == "50.0" and window["CPU"] != whole["CPU"]
+    page.click("#rows .name", "Lock:tuple")
+    assert page.state["event"] == "Lock:tuple" and page.filters == ["Lock:tuple"]
+    assert page.state["by"] == "statement" and list(page.rows.values()) == ["50.0"]
+    page.click("#rows .name")
+    assert page.filters == ["Lock:tuple", page.value("document.querySelector('.filter[data-by=statement] .value').textContent")]
+    address = page.driver.current_url
+    shown = page.rows
+    page.driver.refresh()
+    page.wait()
+    assert (page.driver.current_url, page.rows, len(page.filters)) == (address, shown, 2)
+    page.click(".filter", "Lock:tuple")
+    assert "event" not in page.state and len(page.filters) == 1
+    page.driver.back()
+    page.wait()
+    assert page.driver.current_url == address and len(page.filters) == 2
+    for _ in range(3):
+        page.click("#back")
+    assert page.state == {} and page.rows == whole
+
+
+def test_keys_choose_the_window(page: Page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.go("?from=20&to=40")
+    page.press("+")
+    assert (page.state["from"], page.state["to"]) == ("25", "35")
+    page.press(Keys.ARROW_RIGHT)
+    assert (page.state["from"], page.state["to"]) == ("27.5", "37.5")
+    page.press(Keys.ARROW_LEFT)
+    page.press("-")
+    assert (page.state["from"], page.state["to"]) == ("20", "40")
+    page.press(Keys.HOME)
+    assert page.state == {}
+
+
+def test_all_that_can_be_chosen_is_reached_by_tab_and_has_a_name(page: Page) -> None:
+    page.go("?class=Lock&locks=1")
+    nameless = (
+        "[...document.querySelectorAll('button, select, [tabindex]')].filter(e => !(e.getAttribute('aria-label') || e.textContent).trim())"
+    )
+    assert page.value(f"{nameless}.length") == 0
+    skipped = "[...document.querySelectorAll('button:not([disabled]), select, summary')].filter(e => e.tabIndex < 0)"
+    assert page.value(f"{skipped}.length") == 0
+    legend = page.value("[...document.querySelectorAll('#legend button')].map(b => b.textContent)")
+    assert len(legend) == 1 and legend[0].startswith("Lock 78.0 s")
+
+
+def test_text_of_the_server_stays_text(page: Page) -> None:
+    page.go("?by=application&locks=1")
+    assert NASTY in page.rows
+    page.go("?by=statement")
+    assert any(NASTY in name for name in page.rows)
+    page.click("#rows .name", "script")
+    assert NASTY in page.filters[0]
+    assert page.value("document.scripts.length") == 2  # of the page itself
+
+
+def test_the_lock_tree_and_the_findings(page: Page) -> None:
+    page.go("")
+    page.click("#show-locks")
+    tree = page.value("document.querySelector('#trees').innerText")
+    assert "pid 7001 batch: idle in transaction" in tree and "pid 7002 web waited 28.0 s for ShareLock" in tree
+    page.until(lambda: page.value("document.querySelectorAll('#findings .finding').length") > 1, "findings")
+    assert page.value("document.querySelectorAll('#chart .mark').length") > 1
+    page.click("#findings .finding", "BLOCK-CHAIN")
+    assert [round(float(page.state[edge])) for edge in ("from", "to")] == [12, 40]
+
+
+def test_the_sql_is_shown(page: Page) -> None:
+    page.go("?from=10&to=20&application=web")
+    assert page.value("document.querySelector('#chart-sql pre').textContent").endswith("group by all order by step, wait_class")
+    assert "application = 'web'" in page.value("document.querySelector('#ranking-sql pre').textContent")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits(driver: Any, url: str, width: int, height: int, dark: bool) -> None:
+    page = Page(driver, url, width, height)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    page.go("?from=10&to=50&application=web")
+    assert page.value("document.documentElement.scrollWidth") <= width
+    ends = page.value("document.querySelector('#rows').getBoundingClientRect().bottom")
+    assert width < 700 or ends < height
+    page.go("")
+    assert page.value("document.documentElement.scrollWidth") <= width
+    luminance = page.value("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).reduce((a, b) => a + +b, 0)")
+    assert (luminance < 200) == dark
+    if width < 700:
+        page.swipe(0.2, 0.6)
+        assert [round(float(page.state[edge])) for edge in ("from", "to")] == [12, 36]
+    assert page.complaints() == []
+
+
+def test_what_an_address_gets_wrong_is_said_on_the_page(driver: Any, url: str) -> None:
+    page = Page(driver, url)
+    driver.get(url + "?from=70&to=80")
+    assert "the window must lie between 0 and 60.000 s" in page.value("document.body.innerText")
+    assert page.value("document.querySelector('a').getAttribute('href')") == "/"
+    page.complaints()  # the browser notes the 400
