@@ -32,6 +32,8 @@ from leadline.explore.answers import Explorer, open_explored
 from leadline.explore.app import listening
 from leadline.views.lock_tree import lock_trees
 from leadline.views.spenders import objects
+from packets_made import a_login
+from trace_synthetic import trace_of_semget
 
 PATIENCE_S = 60
 WINDOWS = ("", "from=12&to=40", "from=3.25&to=3.75", "from=59.5")
@@ -264,10 +266,13 @@ def test_an_address_that_is_not_understood_is_one_clear_error(explorer: Explorer
 
 
 def test_a_capture_without_sessions_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    host = HostCapture(tmp_path)
-    assert run(["explore", str(host.write()), "--no-browser"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: the capture has no samples of sessions to explore\n") and error.count("error:") == 1
+    wire = tmp_path / "wire.leadline"
+    assert run(["net", "packets", "--pcap", str(a_login(tmp_path / "login.pcap")), "-o", str(wire)]) == 0
+    for capture in (HostCapture(tmp_path).write(), trace_of_semget(tmp_path / "trace.leadline"), wire):
+        capsys.readouterr()
+        assert run(["explore", str(capture), "--no-browser"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: the capture has no samples of sessions to explore\n") and error.count("error:") == 1
     assert run(["explore", str(tmp_path / "nothing"), "--no-browser"]) == 2
     assert capsys.readouterr().err.count("error:") == 1
 

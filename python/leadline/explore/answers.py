@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,11 @@ def open_explored(path: Path) -> Explorer:
     if reason := capture.unavailable("db_time"):
         capture.close()
         raise LeadlineError(
-            "not_found", "the capture has no samples of sessions to explore", reason, f"leadline show {path} shows what it has", str(path)
+            "not_found",
+            "the capture has no samples of sessions to explore",
+            reason,
+            f"leadline show {shlex.quote(str(path))} shows what it has",
+            str(path),
         )
     return Explorer(capture)
 

@@ -99,7 +99,16 @@ function showFilters(filters) {
   )));
 }
 
-function showLegend(rows) {
+// Seconds of the steps in which no pass was made.
+function unseen(time) {
+  const seen = new Set(time.passes.map((row) => row.step));
+  let sum = 0;
+  for (let step = 0; step <= time.last; step++) if (!seen.has(step)) sum += chart.edges(step)[1] - chart.edges(step)[0];
+  return sum;
+}
+
+function showLegend(time) {
+  const rows = time.rows;
   const sums = new Map();
   for (const piece of pieces(rows)) sums.set(piece.name, (sums.get(piece.name) || 0) + piece.seconds);
   const total = [...sums.values()].reduce((a, b) => a + b, 0);
@@ -109,6 +118,8 @@ function showLegend(rows) {
     return make("button", { type: "button", title: meaning, disabled: taken ? "" : null, on: () => filter("class", of) }, swatch(name), `${name} `,
       make("b", {}, `${seconds(spent)} s`), make("span", { class: "soft" }, ` ${share(spent, total)}`));
   }));
+  const gap = unseen(time);
+  if (gap > 0) at("legend").append(make("span", { class: "gaps" }, make("span", { class: "swatch", "aria-hidden": "true" }), "not seen ", make("b", {}, `${seconds(gap)} s`)));
   at("show-locks").hidden = !sums.has("Lock") || state().has("locks");
   at("total").textContent = `${seconds(total)} s in the window`;
 }
@@ -189,7 +200,7 @@ async function refresh() {
     at("error").hidden = true;
     chart.show(time, about.cpu_count);
     showFilters(time.filters);
-    showLegend(time.rows);
+    showLegend(time);
     sql("chart-sql", time.sql);
     showRanking(ranking);
     at("locks").hidden = !locks;
