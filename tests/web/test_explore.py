@@ -294,7 +294,9 @@ def started(path: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     url = process.stdout.readline().strip()
-    assert url.startswith(("http://127.0.0.1:", "{")), process.stderr.read()
+    if not url.startswith(("http://127.0.0.1:", "{")):
+        process.kill()
+        pytest.fail(f"{url} {process.stderr.read()}")
     return process, url
 
 
