@@ -51,6 +51,7 @@ PATIENCE_S = 10  # per process; what takes longer hangs
 LINES = {
     "demo": "--pg-bin {bin} --seconds 2 -o {new}",
     "take": "--data-dir {live} --for 500ms --json -o {new}.leadline",
+    "record": "--status {recorded}",
     "trace": "-o {new}.leadline --json -- true",
     "threads": "{trace}",
     "flame": "{trace} --folded",
@@ -142,7 +143,7 @@ ALL = {" ".join(words): command for words, command in leaves()}
 LEAVES = {name: command for name, command in ALL.items() if name in LINES or name not in OPERATIONAL | APART}
 FILES = ("page", "segment", "onstat", "oncheck", "calls", "pcap", "ara", "script", "pgbench_log", "fio", "sysbench", "hammerdb", "layout",
          "loads", "forecast", "measured")  # fmt: skip
-FOLDERS = ("capture", "pair", "trace", "data", "backup", "live", "bin")
+FOLDERS = ("capture", "pair", "trace", "data", "backup", "live", "bin", "recorded")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
@@ -216,6 +217,7 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "data": str(data),
         "backup": str(backup),
         "capture": str(TESTDATA / "capture" / "format1"),
+        "recorded": str(a_recorder(folder / "recorded")),
         "pair": str(pair_of_servers(folder)),
         "trace": str(trace_of_semget(folder / "trace.leadline")),
         "page": shutil.copy(data / path, folder / "16384"),
@@ -240,6 +242,13 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "played": played_run(),
         "ara": empty_ara(folder / "ansible.sqlite"),
     }
+
+
+def a_recorder(folder: Path) -> Path:
+    """The directory of one, with one piece."""
+    folder.mkdir()
+    shutil.copytree(TESTDATA / "capture" / "format1", folder / "20261128T030000Z.leadline")
+    return folder
 
 
 def storage_files(folder: Path) -> dict[str, str]:
@@ -477,6 +486,8 @@ SAME = {("top", "data_dir")}  # as its argument
 ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") for what in ("name", "pg_bin")}
 ELSEWHERE |= {("replication study", "pg_bin"), ("book show", "file"), ("storage simulate", "capture")}
 ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
+# A recorder runs until it is stopped; its directory is made, or has pieces already: tests/live/test_record.py, tests/unit/test_recorder_*.py.
+ELSEWHERE |= {("record", what) for what in ("to", "data_dir")} | {("take", "from_recorder")}
 
 
 def names_a_path(parameter: click.Parameter) -> bool:

@@ -15,7 +15,7 @@ LAYERS = (
     ("api", "cli"),
     ("explore",),
     ("server",),
-    ("demo", "doctor", "export", "study", "top", "why"),
+    ("demo", "doctor", "export", "recorder", "study", "top", "why"),
     ("book.compare", "book.export", "compare"),
     ("engines.informix", "engines.postgres.sections"),
     ("views.report",),

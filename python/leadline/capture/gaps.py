@@ -12,6 +12,7 @@ _CAUSES = {
     "connection": "the connection to the server was lost",
     "gone": "the server ended and did not come back",
     "replaced": "the server ended, and another one took its place",
+    "recorder": "the recorder went from one piece to the next, or did not run",
 }
 MOST = 3
 

@@ -27,6 +27,7 @@ GROUPS = {
     "Watch a live server": {
         "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
         "take": "Capture a PostgreSQL server and its host, or a host alone.",
+        "record": "Record a server all the time, as a row of captures.",
         "doctor": "Show what can be measured here, and how to enable the rest.",
         "replication": "Forecast when a standby catches up, and study pairs of servers.",
         "demo": "Try leadline on a private PostgreSQL with planted problems.",

@@ -28,7 +28,8 @@ def parse_rate(text: str) -> float:
     epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
     "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s\n"
     "  leadline take --pid 4711 --pooler 'port=6432 dbname=pgbouncer user=stats'\n"
-    "  leadline take postgres://db1/shop --with postgres://db2/shop",
+    "  leadline take postgres://db1/shop --with postgres://db2/shop\n"
+    "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
@@ -48,6 +49,8 @@ def parse_rate(text: str) -> float:
 @kernel_detail
 @kernel_budget
 @kernel_retransmits
+@click.option("--from-recorder", type=click.Path(path_type=Path), metavar="DIR", help="Take a window of what leadline record has in DIR.")
+@click.option("--between", nargs=2, metavar="FROM TO", help="The window: 03:00 03:10, 2026-11-28T03:00 now, now-10m now; local time.")
 @click.option("--keep-going", is_flag=True, help="If one probe fails, continue with the others.")
 @click.option("--stop-with-server", is_flag=True, help="End when the server ends or restarts, instead of waiting for it.")
 @click.option(
@@ -71,6 +74,8 @@ def command(
     packets: bool,
     pooler: str | None,
     others: tuple[str, ...],
+    from_recorder: Path | None,
+    between: tuple[str, str] | None,
     expression: str | None,
     kernel_tier: str,
     kernel_detail: str,
@@ -90,6 +95,14 @@ def command(
     If the server restarts, the capture continues when it is back; the table server_gap has the time in between.
     """
     from leadline.capture.manifest import read_manifest
+
+    if from_recorder is not None or between is not None:
+        if other := _given() - {"from_recorder", "between", "out", "force", "as_json"}:
+            what = min(other).replace("_", "-")
+            hint = f"leave out {what}: a window has what was recorded"
+            raise LeadlineError("usage", f"{what} and a window of a recorder do not go together", hint=hint)
+        _take_window(from_recorder, between, out, overwrite=force, as_json=as_json)
+        return
     from leadline.probes.options import UNASKED, Options
     from leadline.probes.take import take_with
     from leadline.progress import Silent, TerminalLine
@@ -116,4 +129,33 @@ def command(
         click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
         return
     click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", err=True)
+    click.echo(f"next: leadline show {path}", err=True)
+
+
+def _given() -> set[str]:
+    """The parameters that the command line has."""
+    context = click.get_current_context()
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _take_window(directory: Path | None, between: tuple[str, str] | None, out: Path | None, *, overwrite: bool, as_json: bool) -> None:
+    from datetime import datetime
+
+    from leadline.capture.manifest import read_manifest
+    from leadline.recorder.times import window
+    from leadline.recorder.window import take_window
+
+    if directory is None or between is None:
+        raise LeadlineError("usage", "a window needs a recorder and two times", hint="--from-recorder DIR --between now-10m now")
+    if not directory.is_dir():
+        raise LeadlineError("not_found", "no such directory", hint="give the directory of leadline record --to", where=str(directory))
+    path = take_window(directory, *window(*between, datetime.now().astimezone()), out, overwrite=overwrite)
+    manifest = read_manifest(path)
+    seen = f"{manifest.clock.window_s or 0:.1f} s, {len(manifest.options['pieces'])} pieces of {directory}"
+    summarise(f"{manifest.target.name}: {seen}")
+    if as_json:
+        click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
+        return
+    click.echo(f"{path}: {seen}", err=True)
     click.echo(f"next: leadline show {path}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ class Options:
     fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
     back. pooler: connection string of the console of a PgBouncer before the server, which is asked with the others.
     others: connection strings of servers that replicate to or from the target, which are watched with it.
+    recorder: of a piece of `leadline record`: its number in the row, and which process made it.
     """
 
     for_s: float
@@ -51,6 +52,7 @@ class Options:
     stop_with_server: bool = False
     pooler: str | None = None
     others: Sequence[str] = ()
+    recorder: Mapping[str, Any] | None = None
 
     @property
     def rate(self) -> float:
@@ -74,6 +76,8 @@ class Options:
         found |= {"keep_going": self.keep_going, "stop_with_server": self.stop_with_server}
         if "kernel" in self.chosen:
             found |= {f"kernel_{name}": value for name, value in self.kernel.items()}
+        if self.recorder is not None:
+            found["recorder"] = dict(self.recorder)
         return found | ({} if self.only is None else {"filter": self.only.expression})
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -57,12 +57,17 @@ class Recording:
             self.manifest.note(note)
             progress.note(f"note: {note}")
 
-    def run(self, for_s: float, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None) -> None:
-        """Records for for_s seconds, at most until `until` is true; calls `begun` when all probes look.
+    def run(
+        self, for_s: float, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None,
+        *, every_s: float = POLL_UNTIL_S, stop: threading.Event | None = None,
+    ) -> None:  # fmt: skip
+        """Records for for_s seconds, at most until `until`, asked each every_s, is true; calls `begun` when all probes look.
+
+        stop: ends it too, in place of SIGINT and SIGTERM, which are then the caller's.
 
         Raises LeadlineError when the capture ended early by a fault; it is kept all the same.
         """
-        with stop_on_signal() as stop:
+        with stop_on_signal() if stop is None else nullcontext(stop) as stop:
             try:
                 self.making.reserve()
                 self.making.write()
@@ -71,7 +76,7 @@ class Recording:
             except LeadlineError as e:
                 self.error = e
             if self.error is None and not stop.is_set():
-                self._record(for_s, stop, until, begun)
+                self._record(for_s, stop, until, begun, every_s)
             self._finish()
         if self.error is not None:
             raise LeadlineError(
@@ -83,8 +88,8 @@ class Recording:
             )
 
     def _record(
-        self, for_s: float, stop: threading.Event, until: Callable[[], bool] | None, begun: Callable[[], None] | None
-    ) -> None:
+        self, for_s: float, stop: threading.Event, until: Callable[[], bool] | None, begun: Callable[[], None] | None, every_s: float
+    ) -> None:  # fmt: skip
         """The window itself: waits, reports once a second, refreshes the manifest."""
         clock = self.manifest.clock
         cpu_at_start = cpu_s()
@@ -121,7 +126,7 @@ class Recording:
                 except LeadlineError as e:
                     self.error = e
                     break
-            _pause(min(POLL_S, max(0.0, for_s - elapsed)), stop, until)
+            _pause(min(POLL_S, max(0.0, for_s - elapsed)), stop, until, every_s)
         elapsed = time.monotonic() - started
         finals = {probe.name: probe.stop() for probe in self.probes}
         self.progress_to.done()
@@ -199,13 +204,13 @@ class Recording:
             self.error = self.error or e
 
 
-def _pause(seconds: float, stop: threading.Event, until: Callable[[], bool] | None) -> None:
+def _pause(seconds: float, stop: threading.Event, until: Callable[[], bool] | None, every_s: float) -> None:
     """Waits for so long, or for the end."""
     if until is None:
         stop.wait(seconds)
         return
     end = time.monotonic() + seconds
-    while not until() and not stop.wait(min(POLL_UNTIL_S, max(0.0, end - time.monotonic()))) and time.monotonic() < end:
+    while not until() and not stop.wait(min(every_s, max(0.0, end - time.monotonic()))) and time.monotonic() < end:
         pass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from leadline.probes.attaching import Attached, attach
 from leadline.probes.host import HostProbe
 from leadline.probes.options import Options
 from leadline.probes.overhead import OverheadProbe
-from leadline.probes.recording import Recording, cpu_s
+from leadline.probes.recording import POLL_UNTIL_S, Recording, cpu_s
 from leadline.progress import Progress, Silent
 
 
@@ -28,9 +29,13 @@ def take(*, progress: Progress | None = None, **options: Any) -> Path:
 
 
 def take_with(
-    options: Options, progress: Progress, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None
+    options: Options, progress: Progress, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None,
+    *, every_s: float = POLL_UNTIL_S, stop: threading.Event | None = None,
 ) -> Path:  # fmt: skip
-    """As `take`. until: ends it before for_s have passed; begun: called when all probes look."""
+    """As `take`. until: ends it before for_s have passed, asked each every_s; begun: called when all probes look.
+
+    stop: is set when the user wants the end; without it SIGINT and SIGTERM say so.
+    """
     cpu_at_call = cpu_s()
     options.check()
     server = None if options.host else find(options.dsn, options.pid, options.data_dir)
@@ -47,7 +52,7 @@ def take_with(
         probes = [*attached.probes, *beside, OverheadProbe(directory)]
         recording = Recording(directory, evidence, probes, progress, options.recorded(), attached.notes, cpu_at_call)
         recording.manifest.probes |= attached.absent
-        recording.run(options.for_s, until, begun)
+        recording.run(options.for_s, until, begun, every_s=every_s, stop=stop)
     return directory
 
 

@@ -1,0 +1,38 @@
+"""Now, by the two clocks of this host: the wall clock, which may be set, and one that only goes on."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """wall_ns: since 1970. boot_ns: since the host started, also while it was suspended. boot: which start that was."""
+
+    wall_ns: int
+    boot_ns: int
+    boot: str
+
+    @staticmethod
+    def now() -> Moment:
+        return Moment(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), boot_id())
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which start of the host this is; empty where the kernel does not say."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def as_utc(ns: int) -> str:
+    """2026-11-28T03:00:00Z."""
+    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,79 @@
+"""What of the pieces is removed: whole pieces, the oldest first, by age and by size; never the one that is being written.
+
+By age nothing is removed while the wall clock is in doubt. One wrong reading would make everything look old at once, and what was removed
+cannot be had again: a day is left to notice and to set the clock right. The limit of size holds all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leadline.recorder.moments import Moment
+from leadline.recorder.pieces import Piece
+from leadline.units import MB
+
+FIRST_ESTIMATE = 16 * MB  # of ten minutes at 100 Hz: nothing is known yet
+LEAST_ESTIMATE = 1 * MB
+MARGIN = 1.25
+STEP_S = 60.0  # a clock that is set by less removes nothing that was not about to go
+HOLD_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """keep_s: age of what is removed. max_bytes: of all pieces. free_bytes: what others on the disk shall have."""
+
+    keep_s: float
+    max_bytes: int
+    free_bytes: int
+
+
+def estimate(pieces: Sequence[Piece], piece_s: float, max_bytes: int) -> int:
+    """What the next piece will take: as much in its time as the largest of the last three, and a quarter more."""
+    rates = [p.bytes / (p.wall_to - p.wall_from) * 1e9 for p in pieces[-3:] if p.wall_to - p.wall_from >= 1e9]
+    expected = max(rates) * piece_s * MARGIN if rates else FIRST_ESTIMATE
+    return min(max(LEAST_ESTIMATE, int(expected)), largest_piece(max_bytes))
+
+
+def largest_piece(max_bytes: int) -> int:
+    """A piece that grows larger is ended early: it could only be removed as a whole."""
+    return max_bytes // 4
+
+
+def expired(pieces: Sequence[Piece], now: Moment, keep_s: float) -> list[Piece]:
+    """Those that ended longer ago than keep_s."""
+    return [piece for piece in pieces if piece.wall_to < now.wall_ns - keep_s * 1e9]
+
+
+def in_excess(pieces: Sequence[Piece], room: int, max_bytes: int) -> list[Piece]:
+    """The oldest, until what is left and `room` for the one that is being written fit into max_bytes."""
+    total, found = sum(piece.bytes for piece in pieces) + room, []
+    for piece in pieces:
+        if total <= max_bytes:
+            break
+        found.append(piece)
+        total -= piece.bytes
+    return found
+
+
+def step_s(before: Moment, now: Moment) -> float:
+    """By how much the wall clock was set between the two; 0 when that cannot be told, as over a restart of the host."""
+    if not before.boot or before.boot != now.boot:
+        return 0.0
+    return ((now.wall_ns - before.wall_ns) - (now.boot_ns - before.boot_ns)) / 1e9
+
+
+def held_s(left_s: float, before: Moment | None, now: Moment, pieces: Sequence[Piece], keep_s: float) -> float:
+    """For how long nothing is removed by age. left_s: what was left of it at `before`, the look before this one; it counts down by itself.
+
+    The clock is in doubt when it was set, and when all pieces would go at once: after a start of the host with a wrong clock.
+    """
+    if before is not None and abs(step_s(before, now)) > STEP_S:
+        return HOLD_S
+    if before is not None and left_s > 0:
+        passed = (now.boot_ns - before.boot_ns) / 1e9 if before.boot == now.boot else 0.0
+        return max(0.0, left_s - max(0.0, passed))
+    if (before is None or before.boot != now.boot) and len(pieces) > 1 and len(expired(pieces, now, keep_s)) == len(pieces):
+        return HOLD_S
+    return 0.0

@@ -1,0 +1,241 @@
+"""Records until it is told to stop: one capture after the other into one directory, and what to do when a server or the disk is not there.
+
+Each piece is made by `take` (probes/take.py). While it is written, this looks once a second at the room there is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from leadline.capture.manifest import Target
+from leadline.engines.live import find
+from leadline.errors import LeadlineError
+from leadline.probes.options import Options
+from leadline.probes.recording import stop_on_signal
+from leadline.probes.take import take_with, this_host
+from leadline.progress import Silent
+from leadline.recorder.moments import Moment, as_utc
+from leadline.recorder.pieces import Piece, Pieces, new_name, used_bytes
+from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
+from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s
+from leadline.recorder.state import State, locked, read_state, this_process, write_state
+from leadline.units import MB, sized
+
+LOOK_S = 1.0
+BACKOFF_S = (1.0, 30.0)
+BETWEEN_LOOKS = 2 * MB  # what a piece may grow by between two looks, and more
+LEAST_BYTES = 32 * MB  # of all pieces: of less, a quarter is no piece
+
+
+@dataclass(frozen=True)
+class World:
+    """What the recorder sees and uses, so that tests can give it another one."""
+
+    now: Callable[[], Moment] = Moment.now
+    free_bytes: Callable[[Path], int] = field(default=lambda path: _free_bytes(path))
+    take: Callable[..., Path] = take_with
+    identify: Callable[[Options], Target] = field(default=lambda options: _identify(options))
+    say: Callable[[str], None] = lambda text: None
+
+
+class Recorder:
+    """The recorder of one directory. options: of each piece, with for_s as its length."""
+
+    def __init__(self, directory: Path, options: Options, limits: Limits, world: World | None = None) -> None:
+        self.directory, self.options, self.limits, self.world = directory, options, limits, world or World()
+        self.pieces, self.state = Pieces(directory), State()
+        self._backoff = BACKOFF_S[0]
+        self._said = ""
+
+    def run(self, stop: threading.Event | None = None) -> None:
+        """Until `stop` is set, or SIGINT or SIGTERM arrives. Raises LeadlineError for what waiting does not mend."""
+        self.options.check()
+        if self.limits.max_bytes < LEAST_BYTES:
+            raise LeadlineError(
+                "usage", f"{sized(self.limits.max_bytes)} is too little for a recorder", hint=f"give {sized(LEAST_BYTES)} or more"
+            )
+        if stop is None:
+            with stop_on_signal() as on_signal:
+                self.run(on_signal)
+            return
+        with locked(self.directory):
+            self._begin()
+            try:
+                while not stop.is_set():
+                    self._step(stop)
+            finally:
+                self._now_doing("ended")
+
+    # -- one step after the other --------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        try:
+            before = read_state(self.directory)
+        except LeadlineError as e:
+            if e.kind != "invalid":
+                raise
+            self.world.say(f"note: {e.message}: a new one is begun")
+            before = None
+        self.state = before or State()
+        if before is not None and before.doing != "ended":
+            self.world.say("note: the recorder before was killed; what it had recorded is kept")
+        self.state.process, self.state.settings = this_process(), self._settings()
+        self.pieces.tidy()
+        self._look_at_clock(self.pieces.read())
+
+    def _step(self, stop: threading.Event) -> None:
+        """One piece, or one wait for what it needs."""
+        known = self.pieces.read()
+        expected = estimate(known, self.options.for_s, self.limits.max_bytes)
+        self._retain(expected + BETWEEN_LOOKS)
+        if not self._has_room(expected):
+            self._wait("full", stop)
+            return
+        try:
+            options = self._named(self.world.identify(self.options))
+            began = self.world.now()
+            self._piece(options, known, began, stop)
+        except LeadlineError as e:
+            if e.kind == "usage":
+                raise
+            self._failed(e)
+            self._wait("waiting", stop)
+            return
+        self._said = ""
+        lasted_s = (self.world.now().boot_ns - began.boot_ns) / 1e9
+        if lasted_s < BACKOFF_S[0] and not stop.is_set():  # whatever ended it at once would end the next one, too
+            self._wait("full" if not self._has_room(expected) else "waiting", stop)
+            return
+        self._backoff = BACKOFF_S[0]
+
+    def _named(self, target: Target) -> Options:
+        """The options of the next piece. Raises LeadlineError('usage') when this is another server than before."""
+        identity = {"kind": target.kind, "name": target.name, "data_dir": target.detail.get("data_dir"), "dsn": target.detail.get("dsn")}
+        before = self.state.server
+        if before and not _same(before, identity):
+            raise LeadlineError(
+                "usage", "this directory has the pieces of another server", detail=f"{before.get('name')}; now it is {target.name}",
+                hint="record into another directory with --to", where=str(self.directory),
+            )  # fmt: skip
+        self.state.server = {key: value for key, value in identity.items() if value is not None}
+        if self.options.pid is not None and target.detail.get("data_dir"):  # after a restart it has another pid
+            self.options = replace(self.options, pid=None, data_dir=target.detail["data_dir"])
+        return self.options
+
+    def _piece(self, options: Options, known: list[Piece], began: Moment, stop: threading.Event) -> None:
+        name = new_name(began.wall_ns, self.pieces.names())
+        process = self.state.process
+        about = {"number": max((piece.number for piece in known), default=0) + 1, "process": f"{process['pid']}@{process['start_ticks']}"}
+        options = replace(options, out=self.directory / name, recorder=about | {"boot": process["boot"]})
+        self.state.piece = name
+
+        def begun() -> None:
+            self._said = ""
+            self._now_doing("recording")
+            self.world.say(f"recording {self.state.server.get('name', '')} into {self.directory / name}") if about["number"] == 1 else None
+
+        try:
+            self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=LOOK_S, stop=stop)
+        finally:
+            self.state.piece = ""
+
+    def _is_enough(self, name: str) -> bool:
+        """Looks at the room while a piece is written; whether that must end now."""
+        size = used_bytes(self.directory / name)
+        self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
+        return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, expected: int) -> bool:
+        """Whether the disk has room for what others need and for the next piece."""
+        free, needed = self.world.free_bytes(self.directory), self.limits.free_bytes + expected
+        if free >= needed:
+            return True
+        detail = f"{sized(free)} are free; the recorder begins at {sized(needed)}"
+        hint = "make room, or give a smaller --keep-free"
+        self._failed(LeadlineError("storage", "no room on the disk: nothing is recorded", detail, hint, str(self.directory)))
+        return False
+
+    def _retain(self, room: int, running: str = "") -> None:
+        """Removes what is too old, and the oldest as long as `room` for the piece that is written does not fit."""
+        known = self.pieces.known() if running else self.pieces.read()
+        now = self._look_at_clock(known)
+        old = [] if self.state.held_s > 0 else expired(known, now, self.limits.keep_s)
+        gone = set(old)
+        for piece in [*old, *in_excess([piece for piece in known if piece not in gone], room, self.limits.max_bytes)]:
+            try:
+                self.pieces.remove(piece)
+            except OSError as e:  # the next look tries again
+                self._failed(LeadlineError("storage", f"cannot remove a piece: {e.strerror}", where=str(piece.path)))
+                return
+            sums = self.state.removed
+            self.state.removed = {
+                "pieces": int(sums.get("pieces", 0)) + 1, "bytes": int(sums.get("bytes", 0)) + piece.bytes, "last": piece.name,
+                "why": "age" if piece in gone else "size",
+            }  # fmt: skip
+
+    def _look_at_clock(self, known: list[Piece]) -> Moment:
+        now, before, held = self.world.now(), self.state.looked_at, self.state.held_s
+        self.state.held_s = held_s(held, before, now, known, self.limits.keep_s)
+        self.state.looked = asdict(now)
+        if self.state.held_s > held:
+            step = 0.0 if before is None else step_s(before, now)
+            why = f"the clock was set by {step:+.0f} s" if abs(step) > CLOCK_STEP_S else "all pieces would go at once; is the clock right?"
+            self.world.say(f"note: {why}: for {self.state.held_s / 3600:.0f} h no piece is removed by its age")
+        return now
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def _wait(self, doing: str, stop: threading.Event) -> None:
+        self._now_doing(doing)
+        stop.wait(self._backoff)
+        self._backoff = min(2 * self._backoff, BACKOFF_S[1])
+
+    def _failed(self, error: LeadlineError) -> None:
+        """Into the state; and once to the user, until it is over."""
+        self.state.last_error = {**error.as_dict(), "at": as_utc(self.world.now().wall_ns)}
+        if self._said != error.message:
+            self._said = error.message
+            self.world.say(f"note: {error.message}" + (f" ({error.detail})" if error.detail else "") + "; trying again")
+
+    def _now_doing(self, doing: str) -> None:
+        if self.state.doing != doing or not self.state.since:
+            self.state.doing, self.state.since = doing, self.world.now().wall_ns
+        try:
+            write_state(self.directory, self.state)
+        except LeadlineError as e:  # on a full disk: the pieces tell the rest
+            if self._said != e.message:
+                self._said = e.message
+                self.world.say(f"note: {e.message}")
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "piece_s": self.options.for_s, "rate_hz": self.options.rate, "keep_s": self.limits.keep_s, "max_bytes": self.limits.max_bytes,
+            "free_bytes": self.limits.free_bytes,
+        }  # fmt: skip
+
+
+def _same(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether it is the same server: by its data directory where both are known, else by how it is reached."""
+    if before.get("kind") != now["kind"]:
+        return False
+    for key in ("data_dir", "dsn"):
+        if before.get(key) and now[key]:
+            return bool(before[key] == now[key])
+    return bool(now["kind"] != "host" or before.get("name") == now["name"])
+
+
+def _identify(options: Options) -> Target:
+    """Raises LeadlineError when the server is not there."""
+    return this_host() if options.host else find(options.dsn, options.pid, options.data_dir).evidence()
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize

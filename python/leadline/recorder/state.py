@@ -1,0 +1,135 @@
+"""The state of a recorder's directory: one JSON file, replaced as one step, and the lock of the recorder that writes into it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from leadline.errors import LeadlineError, cannot_be_written
+from leadline.host.proc import lives, start_ticks
+from leadline.recorder.moments import Moment, boot_id
+
+STATE, LOCK = "recorder.json", "recorder.lock"
+FORMAT = 1
+
+
+@dataclass
+class State:
+    """server: who is recorded (kind, name, data_dir, dsn without its password). settings: as the recorder was started.
+
+    process: {pid, start_ticks, boot} of the recorder. doing: recording, waiting (for the server), full (the disk), ended. since: of
+    `doing`, ns since 1970. piece: the one that is being written. last_error: the error object of the last failure, with `at`. removed: how many
+    pieces and bytes retention has removed, and the last. looked: the last look at the clocks; held_s: for how long nothing goes by age.
+    """
+
+    server: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    process: dict[str, Any] = field(default_factory=dict)
+    doing: str = "ended"
+    since: int = 0
+    piece: str = ""
+    last_error: dict[str, Any] | None = None
+    removed: dict[str, Any] = field(default_factory=dict)
+    looked: dict[str, Any] | None = None
+    held_s: float = 0.0
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there: a pid alone may belong to another one by now."""
+        pid, start = self.process.get("pid"), self.process.get("start_ticks")
+        return isinstance(pid, int) and isinstance(start, int) and self.process.get("boot") == boot_id() and lives(pid, start)
+
+    @property
+    def looked_at(self) -> Moment | None:
+        try:
+            return None if self.looked is None else Moment(**self.looked)
+        except TypeError:
+            return None
+
+
+def this_process() -> dict[str, Any]:
+    return {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid()), "boot": boot_id()}
+
+
+def read_state(directory: Path) -> State | None:
+    """None if there is none. Raises LeadlineError('invalid') if it is damaged, ('unsupported') if it is of a newer leadline."""
+    path = directory / STATE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["format_version"]
+        if not isinstance(version, int):
+            raise ValueError(f"format_version is {version!r}")
+        if version > FORMAT:
+            hint = "use the leadline version that made it, or a newer one"
+            raise LeadlineError("unsupported", "the state of the recorder is of a newer leadline", hint=hint, where=str(path))
+        known = {name: content[name] for name in (f.name for f in fields(State)) if name in content}
+        for name in ("server", "settings", "process", "removed"):
+            if not isinstance(known.get(name, {}), dict):
+                raise ValueError(f"{name} is no object")
+        return State(**known)
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise LeadlineError("storage", f"cannot read the state of the recorder: {e.strerror}", where=str(path)) from e
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        hint = "the pieces need it not: a new one is written at the next start"
+        raise LeadlineError("invalid", "the state of the recorder is damaged", detail=repr(e), hint=hint, where=str(path)) from e
+
+
+def write_state(directory: Path, state: State) -> None:
+    """Raises LeadlineError('storage')."""
+    temporary = directory / (STATE + ".tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="replace") as out:
+            out.write(json.dumps({"format_version": FORMAT} | asdict(state), indent=1, ensure_ascii=False) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(directory / STATE)
+        _sync(directory)
+    except OSError as e:
+        raise cannot_be_written("the state of the recorder", e, directory) from e
+
+
+def _sync(directory: Path) -> None:
+    """The new name too must be on disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """The directory belongs to this process while the block runs. The kernel releases the lock when the process ends, however it ends."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as e:
+        raise cannot_be_written("the directory of the recorder", e, directory) from e
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "record into another directory, or end the other one first"
+            raise LeadlineError("usage", "another recorder writes into this directory", _who(directory), hint, str(directory)) from None
+        except OSError as e:
+            hint = "record into a directory of a file system of this host"
+            raise LeadlineError("storage", f"the directory cannot be locked: {e.strerror}", hint=hint, where=str(directory)) from e
+        yield
+    finally:
+        os.close(fd)
+
+
+def _who(directory: Path) -> str:
+    try:
+        state = read_state(directory)
+    except LeadlineError:
+        return ""
+    return f"pid {state.process.get('pid')}" if state is not None and state.runs else ""

@@ -1,0 +1,134 @@
+"""What a recorder's directory has: from when to when, in which pieces, with which gaps; and whether its recorder runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leadline.capture.gaps import sentence
+from leadline.errors import LeadlineError
+from leadline.recorder.moments import as_utc
+from leadline.recorder.pieces import NAME, REMOVING, Gap, Piece, Pieces, gaps, used_bytes
+from leadline.recorder.state import LOCK, STATE, State, read_state
+from leadline.units import sized
+
+MOST = 10  # gaps that are listed
+
+
+def status(directory: Path) -> dict[str, Any]:
+    """As `leadline record --status --json` prints it. Raises LeadlineError."""
+    if not directory.is_dir():
+        raise LeadlineError("not_found", "no such directory", hint="give the directory of leadline record --to", where=str(directory))
+    damaged: dict[str, Any] | None = None
+    try:
+        state = read_state(directory)
+    except LeadlineError as e:
+        if e.kind != "invalid":
+            raise
+        state, damaged = None, dict(e.as_dict())
+    found = Pieces(directory)
+    pieces = found.read()
+    if state is None and damaged is None and not pieces:
+        raise LeadlineError(
+            "not_found", "nothing was recorded here", hint="record into it with leadline record --to DIR", where=str(directory)
+        )
+    state = state or State()
+    running = state.piece if state.runs else ""
+    between = gaps(pieces)
+    switches = [gap.seconds for gap in between if gap.switch]
+    return {
+        "directory": str(directory),
+        "runs": state.runs,
+        "doing": state.doing if state.runs else "killed" if state.doing != "ended" else "ended",
+        "since": as_utc(state.since) if state.since else None,
+        "process": state.process or None,
+        "server": state.server or None,
+        "settings": state.settings or None,
+        "from": as_utc(pieces[0].wall_from) if pieces else None,
+        "to": as_utc(max(piece.wall_to for piece in pieces)) if pieces else None,
+        "bytes": used_bytes(directory),
+        "pieces": [_piece(piece, running) for piece in pieces],
+        "switches": {"count": len(switches), "longest_s": round(max(switches, default=0.0), 3), "sum_s": round(sum(switches), 3)},
+        "gaps": [{"from": as_utc(gap.wall_from), "seconds": round(gap.seconds, 3), "why": gap.why} for gap in between if not gap.switch],
+        "removed": state.removed or None,
+        "age_held_s": round(state.held_s),
+        "last_error": state.last_error,
+        "state_error": damaged,
+        "others": others(directory),
+    }
+
+
+def others(directory: Path) -> list[str]:
+    """What in the directory is not of the recorder. It is left alone, and does not count for the limits."""
+    own = {STATE, STATE + ".tmp", LOCK}
+    with os.scandir(directory) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name not in own and not (NAME.fullmatch(entry.name.removesuffix(REMOVING)) and entry.is_dir(follow_symlinks=False))
+        )
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    pieces, settings = found["pieces"], found["settings"] or {}
+    pid = (found["process"] or {}).get("pid")
+    lines = [f"{found['directory']}: {_doing(found, pid)}"]
+    if found["server"]:
+        lines.append(f"  server    {found['server'].get('name', '')}")
+    limit = f" of at most {sized(settings['max_bytes'])}" if "max_bytes" in settings else ""
+    lines.append(f"  holds     {found['from'] or 'nothing'}" + (f" to {found['to']}" if pieces else ""))
+    lines.append(f"  pieces    {len(pieces)}, {sized(found['bytes'])}{limit}" + _ended(pieces))
+    if (switches := found["switches"])["count"]:
+        lines.append(
+            f"  between   {switches['count']} times from one piece to the next: {switches['sum_s']:.1f} s not seen, "
+            f"{switches['longest_s']:.2f} s at most"
+        )
+    for gap in found["gaps"][-MOST:]:
+        lines.append(f"  gap       {gap['from']}: {gap['seconds']:.1f} s were not seen, {gap['why']}")
+    if len(found["gaps"]) > MOST:
+        lines.append(f"            {len(found['gaps']) - MOST} earlier ones: --json has them")
+    if removed := found["removed"]:
+        lines.append(
+            f"  removed   {removed['pieces']} pieces, {sized(removed['bytes'])}; the last, {removed['last']}, by its {removed['why']}"
+        )
+    if found["age_held_s"]:
+        lines.append(f"  clock     in doubt: for {found['age_held_s'] / 3600:.0f} h no piece is removed by its age")
+    if error := found["last_error"]:
+        detail = f" ({error['detail']})" if error.get("detail") else ""
+        lines.append(f"  error     {error.get('at', '')}: {error.get('message', '')}{detail}")
+    if damaged := found["state_error"]:
+        lines.append(f"  state     {damaged['message']}; a new one is written at the next start")
+    if found["others"]:
+        lines.append(f"  others    not of the recorder, left alone: {', '.join(found['others'][:MOST])}")
+    return "\n".join(lines)
+
+
+def _doing(found: dict[str, Any], pid: int | None) -> str:
+    since = f" since {found['since']}" if found["since"] else ""
+    words = {
+        "recording": f"recording{since}, pid {pid}",
+        "waiting": f"running, pid {pid}, but waits for the server{since}",
+        "full": f"running, pid {pid}, but writes nothing for lack of room{since}",
+        "killed": "not running: its recorder was killed",
+        "ended": f"not running{since}" if found["since"] else "not running",
+    }
+    return words.get(found["doing"], str(found["doing"]))
+
+
+def _ended(pieces: Sequence[dict[str, Any]]) -> str:
+    odd = [status for piece in pieces if (status := piece["status"]) not in ("complete", "recording")]
+    return "".join(f"; {odd.count(status)} {status}" for status in dict.fromkeys(odd))
+
+
+def _piece(piece: Piece, running: str) -> dict[str, Any]:
+    return {
+        "name": piece.name, "from": as_utc(piece.wall_from), "to": as_utc(piece.wall_to), "bytes": piece.bytes,
+        "status": "recording" if piece.name == running and piece.status == "interrupted" else piece.status,
+    }  # fmt: skip
+
+
+def gap_sentence(gap: Gap) -> str:
+    return sentence("recorder", gap.seconds, gap.wall_from, gap.why)

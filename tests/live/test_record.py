@@ -1,0 +1,179 @@
+"""`leadline record` beside a real server: pieces without a hole, kills, a server that comes later."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Server, background, wait_until
+from leadline.capture.reader import open_capture
+from leadline.cli import run
+from leadline.recorder.pieces import Pieces, gaps
+from leadline.recorder.status import status
+from live import sessions, waiting
+
+LONGEST_SWITCH_S = 5.0  # on a busy machine; an idle one needs 0.5 s
+
+
+def command(to: Path, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", "leadline", "record", "--to", str(to), "--keep-free", "1MB", *map(str, arguments)]
+
+
+@contextmanager
+def recorder(to: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    with background(command(to, *arguments)) as process:
+        yield process
+
+
+def finished(to: Path) -> int:
+    return sum(piece.status == "complete" for piece in Pieces(to).read()) if to.is_dir() else 0
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGTERM)
+    return process.wait(30)
+
+
+def rows(capture: Path, sql: str) -> list[dict[str, Any]]:
+    with closing(open_capture(capture)) as opened:
+        return opened.rows(sql)
+
+
+@pytest.fixture
+def server(fresh_server: Callable[..., Server]) -> Server:
+    return fresh_server(16)
+
+
+def test_pieces_follow_each_other_and_sigterm_ends_the_last(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with recorder(to, server.dsn, "--piece", "2s") as process:
+        wait_until(lambda: finished(to) >= 3, what="three pieces")
+        found = status(to)
+        assert found["runs"] and found["doing"] == "recording" and found["process"]["pid"] == process.pid
+        assert end(process) == 0
+    pieces = Pieces(to).read()
+    assert len(pieces) >= 4 and {piece.status for piece in pieces} == {"complete"}
+    assert [piece.number for piece in pieces] == list(range(1, len(pieces) + 1))
+    between = gaps(pieces)
+    assert len(between) == len(pieces) - 1 and all(gap.switch and gap.seconds < LONGEST_SWITCH_S for gap in between), between
+    for piece in pieces:  # what a piece has is whole: each pass that was due is there, or counted as missed
+        tick = rows(
+            piece.path, "select min(ts) as first, max(ts) as last, sum(missed + 1) as due, any_value(period_ns) as period from tick"
+        )[0]
+        assert piece.ts_from is not None and piece.ts_to is not None
+        assert tick["first"] - piece.ts_from < 2 * tick["period"] + 50e6 and piece.ts_to - tick["last"] < 2 * tick["period"] + 50e6
+        assert abs(tick["due"] - (piece.ts_to - piece.ts_from) / tick["period"]) < 5
+    after = status(to)
+    assert not after["runs"] and after["doing"] == "ended" and after["switches"]["count"] == len(between) and after["gaps"] == []
+    print("gaps between pieces:", [round(gap.seconds, 3) for gap in between])
+
+
+def test_a_window_has_the_rows_of_its_pieces(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    to = tmp_path / "rec"
+    with sessions(server) as connect, recorder(to, server.dsn, "--piece", "3s") as process:
+        with waiting(connect("sleeper"), "select pg_sleep(60)"):
+            wait_until(lambda: finished(to) >= 3, timeout_s=60, what="three pieces")
+        assert end(process) == 0
+    pieces = Pieces(to).read()
+    for chosen, name in ((pieces[1:2], "one"), (pieces[:3], "three")):
+        first, last = chosen[0], chosen[-1]
+        edges = [(first.wall_from + 700_000_000) // 1000 * 1000, (last.wall_from + 1_900_000_000) // 1000 * 1000]
+        between = [datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at // 1000) for at in edges]
+        words = ["take", "--from-recorder", str(to), "--between", *(at.isoformat() for at in between), "-o", str(tmp_path / name), "--json"]
+        assert run(words) == 0
+        made = json.loads(capsys.readouterr().out)
+        low, high = made["clock"]["ts_from"], made["clock"]["ts_to"]
+        expected: dict[tuple[Any, ...], float] = {}
+        for piece in chosen:
+            sums = f"select pid, state, wait_event, sum(weight_s) as s from session_sample where ts >= {low} and ts < {high} group by all"
+            for row in rows(piece.path, sums):
+                key = row["pid"], row["state"], row["wait_event"]
+                expected[key] = expected.get(key, 0) + row["s"]
+        cut = tmp_path / f"{name}.leadline"
+        found = rows(cut, "select pid, state, wait_event, sum(weight_s) as s from session_sample group by all")
+        assert {(row["pid"], row["state"], row["wait_event"]): round(row["s"], 6) for row in found} == {
+            key: round(value, 6) for key, value in expected.items()
+        }
+        assert ("active", "PgSleep") in {(row["state"], row["wait_event"]) for row in found}
+        twice = "select pid from session_sample group by pid, backend_start having count(distinct session_id) > 1"
+        assert rows(cut, twice) == [] and rows(cut, "select 1 from session_sample where pid is null") == []
+        between_them = rows(cut, "from server_gap where cause = 'recorder' order by ts_from")
+        assert [(gap["ts_from"], gap["ts_to"]) for gap in between_them] == [(a.ts_to, b.ts_from) for a, b in pairwise(chosen)]
+        tick = rows(cut, "select sum(missed + 1) as due, any_value(period_ns) as period from tick")[0]
+        assert abs(tick["due"] - (high - low) / tick["period"]) < 5 * len(chosen), "each pass that was due is there, or counted as missed"
+        assert run(["show", str(cut)]) == 0 and run(["findings", str(cut)]) in (0, 1)
+        capsys.readouterr()
+
+
+def test_a_killed_recorder_leaves_pieces_that_open_and_the_next_one_goes_on(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    for after_s in (0.4, 0.9, 1.3, 2.2, 3.1):
+        with recorder(to, server.dsn, "--piece", "2s") as process:
+            time.sleep(after_s)  # the moment of the kill, whatever it meets
+            process.kill()
+            process.wait(30)
+        assert not (to / "recorder.json").exists() or not status(to)["runs"]
+    with recorder(to, server.dsn, "--piece", "2s") as process:
+        known = finished(to)
+        wait_until(lambda: finished(to) > known, what="a piece after the kills")
+        assert end(process) == 0
+    pieces = Pieces(to).read()
+    assert "interrupted" in {piece.status for piece in pieces}
+    for piece in pieces:
+        assert piece.status in ("complete", "interrupted")
+        assert run(["show", str(piece.path), "--json"]) == 0
+    assert any(gap["why"] == "the recorder was killed" and gap["seconds"] > 0 for gap in status(to)["gaps"])
+    assert [piece.number for piece in pieces] == sorted({piece.number for piece in pieces})
+
+
+def test_a_server_that_comes_later_is_waited_for(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    server.private.stop()
+    with recorder(to, server.dsn, "--piece", "2s") as process:
+        wait_until(lambda: (to / "recorder.json").exists() and status(to)["doing"] == "waiting", what="the wait")
+        assert status(to)["last_error"]["message"] and Pieces(to).read() == []
+        cpu = _cpu_s(process.pid)
+        time.sleep(1.5)
+        assert _cpu_s(process.pid) - cpu < 0.5, "it waits without a busy loop"
+        server.private.start()
+        wait_until(lambda: finished(to) >= 1, timeout_s=60, what="a piece")
+        assert status(to)["doing"] == "recording"
+        assert end(process) == 0
+
+
+def test_a_restart_of_the_server_ends_nothing(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with recorder(to, "--pid", server.pid, "--piece", "3s") as process:
+        wait_until(lambda: finished(to) >= 1, what="a piece")
+        server.private.stop()
+        server.private.start()
+        known = finished(to)
+        wait_until(lambda: finished(to) >= known + 2, timeout_s=60, what="pieces after the restart")
+        assert end(process) == 0
+    assert {piece.status for piece in Pieces(to).read()} <= {"complete", "failed"}
+
+
+def test_a_second_recorder_is_refused(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with recorder(to, server.dsn, "--piece", "30s") as process:
+        wait_until(lambda: (to / "recorder.json").exists() and status(to)["doing"] == "recording", what="the first recorder")
+        second = subprocess.run(command(to, server.dsn), capture_output=True, text=True, timeout=30)
+        assert second.returncode == 2
+        assert "another recorder writes into this directory" in second.stderr and f"pid {process.pid}" in second.stderr
+        assert end(process) == 0
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
