@@ -486,7 +486,7 @@ SAME = {("top", "data_dir")}  # as its argument
 ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") for what in ("name", "pg_bin")}
 ELSEWHERE |= {("replication study", "pg_bin"), ("book show", "file"), ("storage simulate", "capture")}
 ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
-# A recorder runs until it is stopped; its directory is made, or has pieces already: tests/live/test_record.py, tests/unit/test_recorder_*.py.
+# A recorder runs until it is stopped: tests/live/test_record.py. Its directory as it should not be: tests/unit/test_recorder_run.py.
 ELSEWHERE |= {("record", what) for what in ("to", "data_dir")} | {("take", "from_recorder")}
 
 

@@ -36,6 +36,7 @@ PRINTED_BY = {
     "python/leadline/export/window.py": ["export"],
     "python/leadline/explore/app.py": ["explore"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
+    "python/leadline/recorder/run.py": ["record"],
     "python/leadline/top/host.py": ["top"],
     "python/leadline/server/accounts/users.py": ["token revoke-all"],
     "python/leadline/server/web/serving.py": ["serve"],

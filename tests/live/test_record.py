@@ -123,7 +123,8 @@ def test_a_killed_recorder_leaves_pieces_that_open_and_the_next_one_goes_on(serv
             time.sleep(after_s)  # the moment of the kill, whatever it meets
             process.kill()
             process.wait(30)
-        assert not (to / "recorder.json").exists() or not status(to)["runs"]
+        if (to / "recorder.json").exists():
+            assert not status(to)["runs"]
     with recorder(to, server.dsn, "--piece", "2s") as process:
         known = finished(to)
         wait_until(lambda: finished(to) > known, what="a piece after the kills")

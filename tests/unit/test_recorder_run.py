@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -262,3 +263,13 @@ def test_whether_it_runs_is_told_by_its_process(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert run([word.format(dir=tmp_path) for word in arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_guide_names_options_and_defaults_as_they_are() -> None:
+    from leadline.cli.record import command
+
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "recorder.md").read_text(encoding="utf-8")
+    defaults = {option.opts[0]: option.default for option in command.params}
+    rows = re.findall(r"^\| `(--[a-z-]+)` \| (\S+) \|", guide, re.MULTILINE)
+    assert len(rows) == 3 and all(defaults[name] == value for name, value in rows)
+    assert set(re.findall(r"`(--[a-z-]+)`", guide)) <= defaults.keys()

@@ -39,8 +39,8 @@ IDENTITY = {
 JOINED = {
     "block_device", "cgroup_delta", "clock", "database", "device_delta", "host_fact", "host_stat", "mount", "net_delta", "process",
     "process_delta", "process_exit", "role", "self_cost", "server_gap", "session", "session_delta", "session_run", "statement",
-    "tcp_sample", "tick", "wait_event", "buffer_scan", "buffer_wait", "buffer_waiter", "hba_rule", "lock_wait", "lwlock_wait", "relation", "setting",
-    "server_stat",
+    "tcp_sample", "tick", "wait_event", "buffer_scan", "buffer_wait", "buffer_waiter", "hba_rule", "lock_wait", "lwlock_wait", "relation",
+    "setting", "server_stat",
 }  # fmt: skip
 CODES = {"wait_event": "wait_event_info", "statement": "statement_id"}  # the same in all captures of one server; a row of each is enough
 COUNTERS = "server_stat"  # read before and after a piece: nothing is known of what they were in between
