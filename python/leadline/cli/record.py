@@ -44,7 +44,7 @@ def command(
     """Record a server all the time, as a row of captures.
 
     Runs until Ctrl-C or SIGTERM. Each piece is an ordinary capture, made as leadline take makes it: leadline show works on it. If the
-    server or room on the disk is missing, it waits and goes on by itself. leadline take --from-recorder makes a capture of any window.
+    server or room on the disk is missing, it waits and goes on by itself. Any window becomes a capture: see the last example.
     """
     if status is not None:
         _show_status(status, as_json=as_json)

@@ -25,7 +25,7 @@ class State:
 
     process: {pid, start_ticks, boot} of the recorder. doing: recording, waiting (for the server), full (the disk), ended. since: of
     `doing`, ns since 1970. piece: the one that is being written. last_error: the error object of the last failure, with `at`. removed:
-    how many pieces and bytes retention has removed, and the last. looked: the last look at the clocks; held_s: for how long nothing goes by age.
+    pieces and bytes that retention has removed, the last. looked: the last look at the clocks; held_s: for how long nothing goes by age.
     """
 
     server: dict[str, Any] = field(default_factory=dict)
