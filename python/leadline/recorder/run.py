@@ -1,6 +1,6 @@
 """Records until it is told to stop: one capture after the other into one directory, and what to do when a server or the disk is not there.
 
-Each piece is made by `take` (probes/take.py). While it is written, this looks once a second at the room there is.
+Each piece is made by `take` (probes/take.py). While it is written, this looks every two seconds at the room there is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from leadline.recorder.retention import Limits, estimate, expired, held_s, in_ex
 from leadline.recorder.state import State, locked, read_state, this_process, write_state
 from leadline.units import MB, sized
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 BACKOFF_S = (1.0, 30.0)
 BETWEEN_LOOKS = 2 * MB  # what a piece may grow by between two looks, and more
 LEAST_BYTES = 32 * MB  # of all pieces: of less, a quarter is no piece
@@ -51,6 +51,7 @@ class Recorder:
         self.pieces, self.state = Pieces(directory), State()
         self._backoff = BACKOFF_S[0]
         self._said = ""
+        self._looked = 0
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Until `stop` is set, or SIGINT or SIGTERM arrives. Raises LeadlineError for what waiting does not mend."""
@@ -140,12 +141,15 @@ class Recorder:
             self.world.say(f"recording {self.state.server.get('name', '')} into {self.directory / name}") if about["number"] == 1 else None
 
         try:
-            self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=LOOK_S, stop=stop)
+            self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=1.0, stop=stop)
         finally:
             self.state.piece = ""
 
     def _is_enough(self, name: str) -> bool:
-        """Looks at the room while a piece is written; whether that must end now."""
+        """Looks at the room while a piece is written; whether that must end now. Asked more often than it looks: a look costs."""
+        if (now := self.world.now().boot_ns) - self._looked < LOOK_S * 1e9:
+            return False
+        self._looked = now
         size = used_bytes(self.directory / name)
         self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
         return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
