@@ -63,7 +63,7 @@ def test_pieces_follow_each_other_and_sigterm_ends_the_last(server: Server, tmp_
         assert found["runs"] and found["doing"] == "recording" and found["process"]["pid"] == process.pid
         assert end(process) == 0
     pieces = Pieces(to).read()
-    assert len(pieces) >= 4 and {piece.status for piece in pieces} == {"complete"}
+    assert len(pieces) >= 3 and {piece.status for piece in pieces} == {"complete"}
     assert [piece.number for piece in pieces] == list(range(1, len(pieces) + 1))
     between = gaps(pieces)
     assert len(between) == len(pieces) - 1 and all(gap.switch and gap.seconds < LONGEST_SWITCH_S for gap in between), between

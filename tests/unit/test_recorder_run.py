@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,24 @@ def test_pieces_that_end_at_once_are_not_made_in_a_busy_loop(tmp_path: Path) -> 
     fake = FakeWorld()
     stop = recorded(tmp_path, fake, 99, piece_s=0.2, waits=4)
     assert len(stop.waited) == 4 and fake.made <= 4
+
+
+def test_a_server_that_fails_at_each_start_leaves_no_row_of_empty_pieces(tmp_path: Path) -> None:
+    fake = FakeWorld()
+    stop = Told(fake, 6)
+    usual = world(fake, stop, 99)
+
+    def fails(options: Options, *_: Any, **__: Any) -> Path:
+        assert options.out is not None and options.recorder is not None
+        path = small_piece(options.out.parent, options.recorder["number"], fake.wall_ns, status="failed")
+        manifest = json.loads((path / "manifest.json").read_text())
+        (path / "manifest.json").write_text(json.dumps(manifest | {"clock": {}}))
+        raise LeadlineError("layout", "shared memory does not look as it should")
+
+    failing = replace(usual, take=fails)
+    Recorder(tmp_path, Options(data_dir="/data", for_s=600), Limits(DAY_S, 32 * MB, MB), failing).run(stop)
+    assert len(stop.waited) == 6 and Pieces(tmp_path).read() == []
+    assert status(tmp_path)["last_error"]["kind"] == "layout"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format_version": 1, "server": 3}', '{"format_version": "x"}', "\0" * 300])

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.manifest import Target
+from leadline.capture.manifest import MANIFEST, Target
 from leadline.engines.live import find
 from leadline.errors import LeadlineError
 from leadline.probes.options import Options
@@ -20,7 +20,7 @@ from leadline.probes.recording import stop_on_signal
 from leadline.probes.take import take_with, this_host
 from leadline.progress import Silent
 from leadline.recorder.moments import Moment, as_utc
-from leadline.recorder.pieces import Piece, Pieces, new_name, used_bytes
+from leadline.recorder.pieces import Piece, Pieces, new_name, read_piece, used_bytes
 from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
 from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s
 from leadline.recorder.state import State, locked, read_state, this_process, write_state
@@ -144,6 +144,14 @@ class Recorder:
             self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=1.0, stop=stop)
         finally:
             self.state.piece = ""
+            self._drop_if_empty(name)
+
+    def _drop_if_empty(self, name: str) -> None:
+        """A piece that ended before it began: of a server that fails at each start, a row of them would drive out what was recorded."""
+        if (self.directory / name / MANIFEST).exists():
+            piece = read_piece(self.directory / name)
+            if piece.ts_from is None and piece.status in ("complete", "failed"):
+                self.pieces.remove(piece)
 
     def _is_enough(self, name: str) -> bool:
         """Looks at the room while a piece is written; whether that must end now. Asked more often than it looks: a look costs."""
