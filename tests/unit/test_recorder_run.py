@@ -108,13 +108,15 @@ def test_a_piece_that_grows_much_more_than_the_ones_before_stays_in_the_limit(tm
     fake = FakeWorld(piece_bytes=1 * MB)
 
     def grow(fake: FakeWorld) -> None:
-        fake.piece_bytes = 20 * MB if fake.made > 20 else 1 * MB
+        fake.piece_bytes = 20 * MB if fake.made > 35 else 1 * MB
 
     fake.ends = grow
-    recorded(tmp_path, fake, 30)
+    recorded(tmp_path, fake, 40)
     assert max(fake.seen) <= 32 * MB
-    numbers = [piece.number for piece in Pieces(tmp_path).read()]
-    assert numbers == list(range(numbers[0], 31)), "only the oldest are gone"
+    found = Pieces(tmp_path).read()
+    numbers = [piece.number for piece in found]
+    assert numbers == list(range(numbers[0], 41)), "only the oldest are gone"
+    assert max(piece.bytes for piece in found) <= 10 * MB, "one that grows too large is ended early"
 
 
 def test_the_piece_that_is_written_is_never_removed(tmp_path: Path) -> None:
