@@ -45,7 +45,7 @@ select 'REPLAY-EVICTS' as id, case when lag_s >= getvariable('evict_lag_s') then
        format('Replay on standby {} waited {:.1f} s to write pages out of its cache ({:.0f} % of the {:.1f} s in which it worked){}{}{}{}', name, evict_s, 100 * evict_s / busy_s, busy_s,
               case when control_s > 0 then format(', {:.1f} s of it for pg_control', flushed_s) else '' end,
               case when pages is null then '' else format('; it wrote {} page{}', pages::bigint, if(pages = 1, '', 's')) end,
-              case when buffers_mb is null then '' else format(if(buffers_mb < 10, '; shared_buffers has {:.1f} MB', '; shared_buffers has {:.0f} MB'), buffers_mb) || coalesce(', bgwriter_lru_maxpages is ' || maxpages, '') end,
+              case when buffers_mb is null then '' else format(if(buffers_mb <> round(buffers_mb), '; shared_buffers has {:.1f} MB', '; shared_buffers has {:.0f} MB'), buffers_mb) || coalesce(', bgwriter_lru_maxpages is ' || maxpages, '') end,
               case when lag_s is null then '' else format('; at the end it was {:.1f} s behind', lag_s) end) as statement,
        evict_s as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to,
        to_json([{standby: name, evict_s: round(evict_s, 3), control_file_s: round(flushed_s, 3), busy_s: round(busy_s, 3), pages: pages, lag_s: round(lag_s, 1)}]) as evidence,
