@@ -393,3 +393,13 @@ def test_statements_and_sessions_have_names(explorer: Explorer) -> None:
     assert explorer.label("statement", "") == "(no statement known)"
     assert explorer.label("session", "999") == "session 999"
     assert explorer.label("application", "") == "(none)"
+
+
+def test_seconds_of_a_counter_are_spread_over_its_interval() -> None:
+    """The run queue is read once a second: a chart of finer steps has it in all of them, and not as a peak in one."""
+    whole = queries.Asked(0, 2_000_000_000)
+    db = duckdb.connect()
+    rows = "(1_000_000_000, 'CPU', 1.0, 1.0, true), (1_950_000_000, 'Lock', 0.1, null, false)"
+    db.execute(f"create table db_time as select * from (values {rows}) t(ts, wait_class, weight_s, cpu_queue_s, from_counter)")
+    query = queries.over_time(whole, 250_000_000, 1_000_000_000)
+    assert db.execute(query.shown).fetchall() == [(step, "CPU", 0.25, 0.25) for step in range(4)] + [(7, "Lock", 0.1, 0)]

@@ -111,7 +111,7 @@ class Explorer:
 
     def over_time(self, asked: Asked) -> dict[str, Any]:
         step_ns = self.step_ns(asked)
-        spent, seen = queries.over_time(asked, step_ns), queries.passes(asked, step_ns)
+        spent, seen = queries.over_time(asked, step_ns, self._counted_ns), queries.passes(asked, step_ns)
         return {
             "from_s": (asked.ts_from - self.ts_from) / 1e9,
             "to_s": (asked.ts_to - self.ts_from) / 1e9,
@@ -122,6 +122,11 @@ class Explorer:
             "filters": [{"by": name, "key": str(value), "label": self.label(name, str(value))} for name, value in asked.filters],
             "sql": [spent.shown, seen.shown],
         }
+
+    @cached_property
+    def _counted_ns(self) -> int:
+        """Between two readings of the scheduler's counters; 0 without any."""
+        return int(self.capture.scalar("select coalesce(median(dt_ns), 0) from session_delta"))
 
     def step_ns(self, asked: Asked) -> int:
         """A round time: at most MOST_STEPS of them, each of ten passes or more."""

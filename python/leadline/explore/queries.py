@@ -112,14 +112,26 @@ def last_step(asked: Asked, step_ns: int) -> int:
     return max((asked.ts_to - asked.ts_from + step_ns // 2) // step_ns, 1) - 1
 
 
-def over_time(asked: Asked, step_ns: int) -> Query:
-    """Seconds by step and wait class; queue_s: the part that waited for a CPU."""
+def over_time(asked: Asked, step_ns: int, counted_ns: int = 0) -> Query:
+    """Seconds by step and wait class; queue_s: the part that waited for a CPU.
+
+    counted_ns: the interval between two readings of the scheduler's counters. A row from a counter has the seconds of a whole interval,
+    which are spread over its steps: else each reading would be a peak.
+    """
+    parts = max((counted_ns + step_ns // 2) // step_ns, 1)
     query = Query()
-    step, where = _step(query, asked, step_ns), _where(query, asked)
+    where = _where(query, asked)
+    half = query.bind(counted_ns // (2 * parts))
+    step = _step(query, asked, step_ns)
     query.sql = (
-        f"select {step} as step, wait_class, sum(weight_s) as seconds, coalesce(sum(cpu_queue_s), 0) as queue_s\n"
-        f"from db_time\nwhere {where}\ngroup by all order by step, wait_class"
-    )
+        f"select greatest({step}, 0) as step, wait_class, sum(weight_s) as seconds, coalesce(sum(cpu_queue_s), 0) as queue_s\n"
+        "from (\n"
+        "  select * replace (case when from_counter then ts - (2 * part + 1) * {half} else ts end as ts, weight_s / parts as weight_s,\n"
+        "                    cpu_queue_s / parts as cpu_queue_s)\n"
+        "  from (select *, unnest(range(parts)) as part\n"
+        "        from (select *, case when from_counter then {parts} else 1 end as parts from db_time where {where}))\n"
+        ")\ngroup by all order by step, wait_class"
+    ).replace("{half}", half).replace("{parts}", query.bind(parts)).replace("{where}", where)
     return query
 
 
