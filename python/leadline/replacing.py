@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -62,3 +63,18 @@ def write_parts(path: Path, parts: Iterable[bytes], what: str, *, overwrite: boo
             raise cannot_be_written(what, e, path) from e
         raise
     return written
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replaces a file as one step: on the disk, whole, or not at all, also after a power loss. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)  # the new name too
+    finally:
+        os.close(directory)

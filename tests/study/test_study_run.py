@@ -226,7 +226,8 @@ def test_a_killed_study_goes_on_with_no_trial_lost_and_the_server_as_it_was(tmp_
 
 
 def test_what_a_guard_could_not_put_back_is_put_back_by_restore(tmp_path: Path, server: Server) -> None:
-    from leadline.study.servers import put_back, write_whole
+    from leadline.replacing import write_durably
+    from leadline.study.servers import put_back
 
     with server.connect() as connection:
         was = of_server.before(connection, ["work_mem", "search_path"])
@@ -234,7 +235,7 @@ def test_what_a_guard_could_not_put_back_is_put_back_by_restore(tmp_path: Path, 
     server.sql("alter system set work_mem = '99MB'")
     journal = tmp_path / "journal.json"
     said = {"settings": was, "restart": "", "databases": "leadline_study_x_", "file": "", "text": "", "application": "leadline study x"}
-    write_whole(journal, json.dumps(said))
+    write_durably(journal, json.dumps(said).encode())
     before = killed_studies.server_state(server.dsn)
     assert "leadline_study_x_0" in str(before) and "99MB" in str(before)
     # The server is in the middle of something for a client that is gone: when it ends that, it must be too late for nothing.

@@ -111,7 +111,7 @@ def _event(db: Db, place: Place, uid: str, line: bytes, *, each_alone: bool) -> 
 
 def find_lost(place: Place, store: Store) -> int:
     """Marks runs of this boot of this host whose process is gone, and runs of an earlier boot; how many."""
-    boot = (proc.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
+    boot = proc.boot_id()
     sql = "select id, uid, pid, pid_start, boot from run where status = 'running' and host = ?"
     running = store.rows(sql, (os.uname().nodename,))
     gone = [run for run in running if run["boot"] != boot or not proc.lives(run["pid"], run["pid_start"])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,12 @@ PROC = Path("/proc")
 SYS = Path("/sys")
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which start of the host this is; empty where the kernel does not say."""
+    return (read_text(PROC / "sys/kernel/random/boot_id") or "").strip()
 
 
 def status_fields(pid: int) -> dict[str, str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from leadline.host.proc import boot_id
 
 
 @dataclass(frozen=True)
@@ -22,15 +20,6 @@ class Moment:
     @staticmethod
     def now() -> Moment:
         return Moment(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), boot_id())
-
-
-@functools.cache
-def boot_id() -> str:
-    """Which start of the host this is; empty where the kernel does not say."""
-    try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def as_utc(ns: int) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.host.proc import lives, start_ticks
-from leadline.recorder.moments import Moment, boot_id
+from leadline.host.proc import boot_id, lives, start_ticks
+from leadline.recorder.moments import Moment
+from leadline.replacing import write_durably
 
 STATE, LOCK = "recorder.json", "recorder.lock"
 FORMAT = 1
@@ -84,25 +85,11 @@ def read_state(directory: Path) -> State | None:
 
 def write_state(directory: Path, state: State) -> None:
     """Raises LeadlineError('storage')."""
-    temporary = directory / (STATE + ".tmp")
+    text = json.dumps({"format_version": FORMAT} | asdict(state), indent=1, ensure_ascii=False) + "\n"
     try:
-        with open(temporary, "w", encoding="utf-8", errors="replace") as out:
-            out.write(json.dumps({"format_version": FORMAT} | asdict(state), indent=1, ensure_ascii=False) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(directory / STATE)
-        _sync(directory)
+        write_durably(directory / STATE, text.encode("utf-8", errors="replace"))
     except OSError as e:
         raise cannot_be_written("the state of the recorder", e, directory) from e
-
-
-def _sync(directory: Path) -> None:
-    """The new name too must be on disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.gaps import sentence
 from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
-from leadline.recorder.pieces import NAME, REMOVING, Gap, Piece, Pieces, gaps, used_bytes
+from leadline.recorder.pieces import NAME, REMOVING, Piece, Pieces, gaps, used_bytes
 from leadline.recorder.state import LOCK, STATE, State, read_state
 from leadline.units import sized
 
@@ -128,7 +127,3 @@ def _piece(piece: Piece, running: str) -> dict[str, Any]:
         "name": piece.name, "from": as_utc(piece.wall_from), "to": as_utc(piece.wall_to), "bytes": piece.bytes,
         "status": "recording" if piece.name == running and piece.status == "interrupted" else piece.status,
     }  # fmt: skip
-
-
-def gap_sentence(gap: Gap) -> str:
-    return sentence("recorder", gap.seconds, gap.wall_from, gap.why)

@@ -16,8 +16,8 @@ from leadline.capture.reader import open_capture
 from leadline.compare.environment import of_capture
 from leadline.compare.moved import Moved, Sums, between, sums_of
 from leadline.errors import LeadlineError
+from leadline.replacing import write_durably
 from leadline.study.loads import load_capture, server_capture
-from leadline.study.servers import write_whole
 
 FORMAT = 4  # of that file: as the fields of Sums are
 SUMS = "sums.json"  # of captures, by trial: they take a while to read
@@ -137,5 +137,5 @@ def captured(found: Mapping[str, Any], directory: Path) -> dict[str, Sums]:
             kept[uid], more = asdict(out[uid]), True
     if more:
         with suppress(OSError):
-            write_whole(directory / SUMS, json.dumps({"format": FORMAT, "trials": kept}))
+            write_durably(directory / SUMS, json.dumps({"format": FORMAT, "trials": kept}).encode())
     return out

@@ -26,9 +26,10 @@ from leadline.book.query import Book
 from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
 from leadline.host import proc
+from leadline.replacing import write_durably
 from leadline.study import loads, places
 from leadline.study.design import NOTHING, Metric, Study
-from leadline.study.servers import NamedServer, PrivateServers, Servers, environment_of, run_sql, write_whole
+from leadline.study.servers import NamedServer, PrivateServers, Servers, environment_of, run_sql
 from leadline.study.watch import Watcher
 
 WAIT_S = 60.0  # for what a killed study has left: a trial that ends, a guard that puts settings back
@@ -353,7 +354,7 @@ class StudyRun(Registered):
         if self.before is not None and path.exists():
             return {str(name): str(value) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
         found = self._fingerprint()
-        write_whole(path, json.dumps(found))
+        write_durably(path, json.dumps(found).encode())
         return found
 
     def _judge(self, before: dict[str, str], after: dict[str, str]) -> None:

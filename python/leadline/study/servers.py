@@ -24,6 +24,7 @@ from leadline.engines.postgres.server import settings as of_server
 from leadline.engines.postgres.server.binaries import host_dirs
 from leadline.engines.postgres.server.settings import Effect
 from leadline.errors import LeadlineError
+from leadline.replacing import write_durably
 from leadline.study.design import OF_PAIRS, Study
 from leadline.study.pair import Pair, Primary
 from leadline.study.places import Layout
@@ -250,7 +251,7 @@ class NamedServer(Servers):
             said = {"server": self.identity, "dsn": without_password(self._dsn)[0], "settings": was,
                     "restart": self._restart, "databases": self._prefix, "application": self.application,
                     "file": str(self._auto or ""), "text": self._auto.read_text() if self._auto is not None else ""}  # fmt: skip
-            write_whole(journal, json.dumps(said))
+            write_durably(journal, json.dumps(said).encode())
         command = [sys.executable, "-m", "leadline.study.guard", str(journal)]
         self._guard = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
@@ -428,18 +429,3 @@ def environment_of(dsn: str) -> dict[str, str]:
     given = psycopg.conninfo.conninfo_to_dict(dsn)
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE", "password": "PGPASSWORD"}
     return {variable: str(given[name]) for name, variable in names.items() if given.get(name)}
-
-
-def write_whole(path: Path, text: str) -> None:
-    """On the disk, whole, or not at all."""
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
