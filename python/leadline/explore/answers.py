@@ -50,6 +50,8 @@ class Explorer:
         row = capture.rows("select ts_from, ts_to from capture")[0]
         self.ts_from: int = min(ts for ts in (row["ts_from"], reach["first"], 1 << 62) if ts is not None)
         self.ts_to: int = max(ts for ts in (row["ts_to"], reach["last"], self.ts_from + 1) if ts is not None)
+        # Between two readings of the scheduler's counters; 0 without any.
+        self.counted_ns = int(capture.scalar("select coalesce(median(dt_ns), 0) from session_delta"))
         capture.prepare("db_time tick statement session lock_wait lock_look lock_chain hot_block session_sample prepared_xact")
 
     @contextmanager
@@ -111,7 +113,7 @@ class Explorer:
 
     def over_time(self, asked: Asked) -> dict[str, Any]:
         step_ns = self.step_ns(asked)
-        spent, seen = queries.over_time(asked, step_ns, self._counted_ns), queries.passes(asked, step_ns)
+        spent, seen = queries.over_time(asked, step_ns, self.counted_ns), queries.passes(asked, step_ns)
         return {
             "from_s": (asked.ts_from - self.ts_from) / 1e9,
             "to_s": (asked.ts_to - self.ts_from) / 1e9,
@@ -122,11 +124,6 @@ class Explorer:
             "filters": [{"by": name, "key": str(value), "label": self.label(name, str(value))} for name, value in asked.filters],
             "sql": [spent.shown, seen.shown],
         }
-
-    @cached_property
-    def _counted_ns(self) -> int:
-        """Between two readings of the scheduler's counters; 0 without any."""
-        return int(self.capture.scalar("select coalesce(median(dt_ns), 0) from session_delta"))
 
     def step_ns(self, asked: Asked) -> int:
         """A round time: at most MOST_STEPS of them, each of ten passes or more."""
