@@ -81,12 +81,13 @@ mod tests {
         let (whole, wrong) = (|n| page(n, true), |n| page(n, false));
         assert_eq!(settled(false, &[whole(1)]), (Settled::Sound, 1));
         assert_eq!(settled(false, &[wrong(1), whole(2)]), (Settled::Sound, 2));
-        assert_eq!(settled(false, &[wrong(1), wrong(2), wrong(3), whole(4)]).0, Settled::Torn);
+        assert_eq!(settled(false, &[wrong(1), wrong(2), whole(3)]), (Settled::Sound, 3));
+        assert_eq!(settled(false, &(1..9).map(wrong).collect::<Vec<_>>()).0, Settled::Torn);
         assert_eq!(settled(false, &[wrong(1), wrong(1), wrong(1)]), (Settled::Damaged, 1));
         assert_eq!(settled(false, &[vec![0; 8192]]).0, Settled::Sound);
         assert_eq!(settled(true, &[whole(1), whole(1)]), (Settled::Sound, 1));
         assert_eq!(settled(true, &[whole(1), whole(2), whole(2)]), (Settled::Sound, 2));
         assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(3)]), (Settled::Sound, 3));
-        assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(4)]).0, Settled::Torn);
+        assert_eq!(settled(true, &(1..9).map(whole).collect::<Vec<_>>()).0, Settled::Torn);
     }
 }
