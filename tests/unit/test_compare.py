@@ -57,6 +57,29 @@ def test_the_part_of_each_wait_and_statement_in_the_change(tmp_path: Path) -> No
     assert (device["one_read_ms"], device["other_read_ms"], device["share"]) == (pytest.approx(2.0), pytest.approx(5.0), pytest.approx(1.0))
 
 
+def with_pressure(folder: Path, *, io_share: float, scanned: float, psi: bool = True) -> Path:
+    cap = SyntheticCapture(folder)
+    cap.sample(cap.add_session(), "active", None, 0, 10)
+    if psi:
+        cap.counter("pressure.io_some_ns", 10**12, per_s=io_share * 1e9)
+        cap.counter("pressure.io_full_ns", 10**9)
+    cap.counter("vmstat.pgscan_direct", 7000, per_s=scanned)
+    cap.counter("vmstat.pgsteal_direct", 5000, per_s=scanned / 2)
+    cap.counter("vmstat.pgsteal_kswapd", 5000, per_s=100)
+    return cap.write()
+
+
+def test_the_pressure_on_the_host_and_its_reclaim(tmp_path: Path) -> None:
+    one, other = with_pressure(tmp_path / "a", io_share=0.1, scanned=0), with_pressure(tmp_path / "b", io_share=0.4, scanned=50)
+    assert [(row["what"], row["one"], row["other"], row["ratio"]) for row in tables(one, other)["host"]] == [
+        ("I/O pressure, some, % of the time", pytest.approx(10), pytest.approx(40), pytest.approx(4)),
+        ("pgscand/s: pages scanned by who needed memory", 0, pytest.approx(50), None),
+        ("pgsteal/s: pages reclaimed", pytest.approx(100), pytest.approx(125), pytest.approx(1.25)),
+    ]
+    without = with_pressure(tmp_path / "c", io_share=0, scanned=50, psi=False)
+    assert [row["what"][:8] for row in tables(one, without)["host"]] == ["pgscand/", "pgsteal/"]
+
+
 def test_twice_the_transactions_are_not_twice_the_time(tmp_path: Path) -> None:
     found = tables(capture(tmp_path / "a", lock_s=10), capture(tmp_path / "b", lock_s=20, cpu_s=20, commits=12000))
     [time, *_] = found["totals"]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leadline.capture.reader import Capture
+from leadline.compare import pressure
 from leadline.compare.environment import Side
+from leadline.views.flame import folded, functions
 from leadline.views.grid import Column, Grid
 
 MOST = 15
@@ -31,6 +33,7 @@ BY = (  # key, title, query
     ("states", "Sessions by state", STATES), ("waits", "Database time by wait", WAITS),
     ("statements", "Database time by statement", STATEMENTS),
 )  # fmt: skip
+FUNCTIONS = ("functions", "CPU time by function")
 OF_DEVICE = ("queue", "busy", "reads", "read_ms", "writes", "write_ms")
 
 
@@ -55,7 +58,8 @@ class Sums:
     """Of one capture, or of several that were measured alike.
 
     transactions: in counted_s seconds, by the server's own count; with of_load those of the load beside, which all ended while it was
-    observed. parts: seconds by name, of states, waits and statements. devices: by what they hold, what there was in `seconds`.
+    observed. parts: seconds by name, of states, waits, statements and functions. devices: by what they hold, what there was in `seconds`.
+    host: how much its counters grew, as compare.pressure has it.
     """
 
     seconds: float = 0.0
@@ -66,13 +70,15 @@ class Sums:
     of_load: bool = False
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     devices: Mapping[str, Mapping[str, float]] | None = None
+    host: Mapping[str, float] = field(default_factory=dict)
 
     def __add__(self, other: Sums) -> Sums:
         names = ("seconds", "observed_s", "database_s", "transactions", "counted_s")
         numbers: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
         devices = self.devices if other.devices is None else other.devices if self.devices is None else _added(self.devices, other.devices)
         numbers["of_load"] = self.of_load or other.of_load
-        return Sums(**numbers, parts=_added(self.parts, other.parts), devices=devices)
+        host = _added({"": self.host}, {"": other.host})[""]
+        return Sums(**numbers, parts=_added(self.parts, other.parts), devices=devices, host=host)
 
 
 def moved(one: Side, other: Side) -> Iterator[Moved]:
@@ -92,6 +98,8 @@ def between(one: Sums, other: Sums) -> Iterator[Moved]:
         yield from _database_time(one, other)
     if one.devices is not None and other.devices is not None:
         yield _devices(one, other)
+    if one.host and other.host:
+        yield _host(one, other)
 
 
 def sums_of(side: Side) -> Sums:
@@ -105,8 +113,13 @@ def sums_of(side: Side) -> Sums:
             "database_s": _one(capture, "select coalesce(sum(weight_s), 0) from db_time"), "counted_s": counted_s,
             "parts": {key: {row["name"]: float(row["s"]) for row in capture.rows(query)} for key, _, query in BY},
         }  # fmt: skip
+        if not capture.unavailable("stack_sample") and _one(capture, "select count(*) from stack_sample where kind = 'on_cpu'"):
+            found = functions(folded(capture, "on-cpu", None))
+            numbers["parts"][FUNCTIONS[0]] = {function.name: function.itself / 1e9 for function in found if function.itself}
     if not capture.unavailable("device_delta"):
         numbers["devices"] = _of_devices(side)
+    if not capture.unavailable("host_rate"):
+        numbers["host"] = pressure.grown(capture)
     return Sums(**numbers)
 
 
@@ -134,6 +147,9 @@ def _database_time(one: Sums, other: Sums) -> Iterator[Moved]:
     for key, title, _ in BY:
         by = seconds if key == "states" else rates
         yield Moved(key, f"{title}, {by[0].unit}", _parts(one.parts.get(key, {}), other.parts.get(key, {}), by))
+    key, title = FUNCTIONS
+    if one.parts.get(key) and other.parts.get(key):
+        yield Moved(key, f"{title}, {rates[0].unit}", _parts(one.parts[key], other.parts[key], rates))
 
 
 def _rates(one: Sums, other: Sums) -> list[Rate]:
@@ -255,6 +271,12 @@ def _a_second(of: Sums) -> dict[str, dict[str, float]]:
         out[name] |= {what: sums[what] / length for what in ("reads", "writes")}
         out[name] |= {f"{kind}_ms": sums[f"{kind}_ns"] / sums[f"{kind}s"] / 1e6 for kind in ("read", "write") if sums[f"{kind}s"]}
     return out
+
+
+def _host(one: Sums, other: Sums) -> Moved:
+    a, b = (pressure.a_second(of.host) for of in (one, other))
+    rows = [{"what": name, "one": a[name], "other": b[name]} for name in a if name in b and (a[name] or b[name])]
+    return Moved("host", "Pressure and reclaim on the host", replace(_ratios(rows), empty="no pressure, no reclaim, no writes"))
 
 
 def _figures(one: Mapping[str, float], other: Mapping[str, float]) -> Moved:

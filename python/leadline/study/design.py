@@ -35,8 +35,8 @@ OF_SERVERS = {"wal_bytes": "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), 
 OF_LINKS = "added_rtt_ms"  # measured by what delays a pair
 MOST_CELLS, MOST_FACTORS, LONGEST_FILE = 200, 6, 1 << 20
 _KEYS = {
-    "": ("question", "hypothesis", "needs", "margin", "repetitions", "warmup", "seed", "factor", "exclude", "server", "prepare", "reset",
-         "load", "metric"),
+    "": ("question", "hypothesis", "needs", "margin", "repetitions", "warmup", "seed", "profile", "factor", "exclude", "server", "prepare",
+         "reset", "load", "metric"),
     "factor": ("name", *KINDS, "levels", "enough"),
     "server": ("version", "pg_bin", "settings", "standby", "standby_settings", "replay_cpu"),
     "prepare": ("scale", "sql", "command"),
@@ -88,7 +88,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Study:
-    """excluded: cells that are not run, each with its reason. load, server, prepare, reset: as in the file."""
+    """excluded: cells that are not run, each with its reason. load, server, prepare, reset: as in the file. profile: captures of the
+    server have the functions that used its CPU time."""
 
     name: str
     question: str
@@ -101,6 +102,7 @@ class Study:
     repetitions: int = 10
     warmup: int = 0
     seed: int = 0
+    profile: bool = False
     excluded: tuple[tuple[Cell, str], ...] = ()
     server: dict[str, Any] = field(default_factory=dict)
     prepare: tuple[dict[str, Any], ...] = ()
@@ -189,7 +191,7 @@ def of_text(text: str) -> Study:
         for one in said["factors"]
     )
     return Study(
-        **values, factors=factors, metrics=tuple(Metric(**one) for one in said["metrics"]),
+        **values, profile=bool(said.get("profile")), factors=factors, metrics=tuple(Metric(**one) for one in said["metrics"]),
         excluded=tuple((tuple(cell), reason) for cell, reason in said["excluded"]), prepare=tuple(said["prepare"]),
         reset=tuple(said["reset"]), notes=tuple(said["notes"]),
         dropped=tuple((level, why) for level, why in said["dropped"]),
@@ -251,7 +253,7 @@ def _study(given: Mapping[str, Any], name: str) -> Study:
         factors=factors, load=load, margin=margin,
         metrics=_metrics(_tables(given, "metric"), load, margin, [factor.name for factor in factors]),
         repetitions=_whole(given, "repetitions", 10, 1, MOST_PAIRS), warmup=_whole(given, "warmup", 0, 0, 100),
-        seed=_whole(given, "seed", 0, 0, 2**53), server=_server(given.get("server", {})),
+        seed=_whole(given, "seed", 0, 0, 2**53), profile=given.get("profile") is True, server=_server(given.get("server", {})),
         prepare=tuple(_step(one, "prepare") for one in _tables(given, "prepare")),
         reset=tuple(_step(one, "reset") for one in _tables(given, "reset")),
     )  # fmt: skip

@@ -5,24 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from leadline.book.experiments.cells import name_of
 from leadline.book.experiments.studies import cell_names
 from leadline.capture.manifest import MANIFEST
-from leadline.capture.reader import open_capture
+from leadline.capture.reader import Capture, open_capture
 from leadline.compare.environment import of_capture
 from leadline.compare.moved import Moved, Sums, between, sums_of
 from leadline.errors import LeadlineError
 from leadline.replacing import write_durably
+from leadline.study import phases
 from leadline.study.loads import load_capture, server_capture
+from leadline.study.phases import Phase
 
-FORMAT = 4  # of that file: as the fields of Sums are
+FORMAT = 5  # of that file: as the fields of Sums and Trial are
 SUMS = "sums.json"  # of captures, by trial: they take a while to read
 BUSY = 0.9  # of the time: more requests would only wait longer, on a device that serves one after another
 MOST = 5  # rows of a table on a terminal
+IN_ORDER = ("totals", "host", "phases")  # tables whose rows do not stand by how much they moved: shown whole
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the captures of a trial hold: sums of the server's, and latencies of the load by phase of the checkpointer."""
+
+    sums: Sums
+    phases: Mapping[str, Phase] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,23 +50,23 @@ class OfLevel:
         return {"one": self.one, "other": self.other, "legs": list(self.trials), "tables": tables}
 
 
-def moved(found: Mapping[str, Any], sums: Mapping[str, Sums]) -> list[OfLevel]:
-    """found: of studies.study, with a verdict. sums: of captured(). Each level against the baseline of its factor, over all others."""
+def moved(found: Mapping[str, Any], trials: Mapping[str, Trial]) -> list[OfLevel]:
+    """found: of studies.study, with a verdict. trials: of captured(). Each level against the baseline of its factor, over all others."""
     design = found["design"]
     cells = {name: tuple(cell) for name, cell in zip(cell_names(design), design["cells"])}
     out = []
     for at, factor in enumerate(design["factors"]):
         labels = [label for label, _ in factor["levels"]]
-        of: dict[str, list[Sums]] = {label: [] for label in labels}
+        of: dict[str, list[Trial]] = {label: [] for label in labels}
         for trial in found["legs"]:
-            if trial["run"] in sums:
-                of[cells[trial["side"]][at]].append(sums[trial["run"]])
+            if trial["run"] in trials:
+                of[cells[trial["side"]][at]].append(trials[trial["run"]])
         for label in labels[1:]:
             if of[label] and of[labels[0]]:
-                one, other = (sum(of[each], Sums()) for each in (labels[0], label))
-                trials = (len(of[labels[0]]), len(of[label]))
+                pair = (of[labels[0]], of[label])
+                tables = [*between(*map(_summed, pair)), *phases.table(*(phases.summed(each.phases for each in of_one) for of_one in pair))]
                 names = [name_of([factor["name"]], (each,)) for each in (labels[0], label)]
-                out.append(OfLevel(names[0], names[1], trials, tuple(between(one, other))))
+                out.append(OfLevel(names[0], names[1], (len(pair[0]), len(pair[1])), tuple(tables)))
     return out
 
 
@@ -75,11 +86,15 @@ class Limit:
         return f"{self.cell}: {said}: {'it was the limit' if self.is_limit else 'no device was the limit'}"
 
 
-def limits(found: Mapping[str, Any], sums: Mapping[str, Sums]) -> list[Limit]:
+def _summed(trials: Sequence[Trial]) -> Sums:
+    return sum((trial.sums for trial in trials), Sums())
+
+
+def limits(found: Mapping[str, Any], trials: Mapping[str, Trial]) -> list[Limit]:
     """Of each cell with captures that have devices."""
     out = []
     for cell in cell_names(found["design"]):
-        of = sum((sums[trial["run"]] for trial in found["legs"] if trial["side"] == cell and trial["run"] in sums), Sums())
+        of = _summed([trials[trial["run"]] for trial in found["legs"] if trial["side"] == cell and trial["run"] in trials])
         if of.devices and of.seconds:
             name, busiest = max(of.devices.items(), key=lambda one: one[1]["busy_s"])
             busy = busiest["busy_s"] / of.seconds
@@ -93,45 +108,49 @@ def lines(levels: Sequence[OfLevel], of_cells: Sequence[Limit] = ()) -> list[str
     for level in levels:
         out += ["", f"Where the time moved: {level.other} (B, {level.trials[1]} trials) against {level.one} (A, {level.trials[0]} trials)"]
         for table in level.tables:
-            grid, left = replace(table.grid, rows=table.grid.rows[:MOST]), len(table.grid.rows) - MOST
+            most = len(table.grid.rows) if table.key in IN_ORDER else MOST
+            grid, left = replace(table.grid, rows=table.grid.rows[:most]), len(table.grid.rows) - most
             out += ["", table.title, *(grid.lines() if grid.rows else [f"  {grid.empty}"])]
             out += [f"{left} more, which moved less: leadline study show --json"] if left > 0 else []
     return out
 
 
-def _with_load(sums: Sums, path: Path) -> Sums:
-    """With the transactions of the load itself, where they are known: the server counts also what looks at it."""
+def _trial(sums: Sums, server: Capture, path: Path) -> Trial:
+    """With the transactions of the load itself, where they are known: the server counts also what looks at it. path: of its capture."""
     if not (path / MANIFEST).is_file():
-        return sums
-    capture = open_capture(path, hold=True)
+        return Trial(sums)
+    load = open_capture(path, hold=True)
     try:
-        (row,) = capture.rows(
+        (row,) = load.rows(
             "select coalesce(sum(done), 0) as done, coalesce(sum(duration_ns) filter (not after_the_end), 0) / 1e9 as s from load_second"
         )
+        by_phase = phases.by_phase(server, load)
     finally:
-        capture.close()
-    return replace(sums, transactions=float(row["done"]), counted_s=float(row["s"]), of_load=True) if row["done"] and row["s"] else sums
+        load.close()
+    if row["done"] and row["s"]:
+        sums = replace(sums, transactions=float(row["done"]), counted_s=float(row["s"]), of_load=True)
+    return Trial(sums, by_phase)
 
 
-def captured(found: Mapping[str, Any], directory: Path) -> dict[str, Sums]:
+def captured(found: Mapping[str, Any], directory: Path) -> dict[str, Trial]:
     """directory: of the study. By run of the trial; of those that ended well and whose capture of the server is there."""
     kept: dict[str, Any] = {}
     with suppress(OSError, ValueError, AttributeError):
         said = json.loads((directory / SUMS).read_text(encoding="utf-8"))
         kept = said["trials"] if said.get("format") == FORMAT else {}
-    out, more = dict[str, Sums](), False
+    out, more = dict[str, Trial](), False
     for trial in found["legs"]:
         uid, path = trial["run"], server_capture(directory, trial["n"], trial["run"])
         if trial["part"] != "leg" or trial["problem"] or not (path / MANIFEST).is_file():
             continue
         if uid in kept:
-            out[uid] = Sums(**kept[uid])
+            out[uid] = Trial(Sums(**kept[uid]["sums"]), {name: Phase(**phase) for name, phase in kept[uid]["phases"].items()})
             continue
         with suppress(LeadlineError):
             side = of_capture(path)
             assert side.capture is not None
             try:
-                out[uid] = _with_load(sums_of(side), load_capture(directory, trial["n"], uid))
+                out[uid] = _trial(sums_of(side), side.capture, load_capture(directory, trial["n"], uid))
             finally:
                 side.capture.close()
             kept[uid], more = asdict(out[uid]), True

@@ -79,6 +79,7 @@ class StudyRun(Registered):
         self.servers: Servers | None = None
         self.recorded: list[Trial] = []  # by this part
         self._watcher = Watcher()
+        self._not_captured: set[str] = set()  # what was told
 
     def name_of(self, cell: Cell) -> str:
         return self.study.cell_name(cell)
@@ -286,15 +287,15 @@ class StudyRun(Registered):
         if part != "leg" or not dsn:
             yield
             return
-        with self._watcher.watching(dsn, directory, standby):
+        with self._watcher.watching(dsn, directory, standby, self.study.profile):
             yield
         if not self._watcher.problem:
             self.events.made("server", directory)
-        elif not self._unwatched:
-            self._unwatched = True
-            self.tell(f"note: the server is not captured beside the trials: {self._watcher.problem}")
-
-    _unwatched = False
+        found = {"the server is": self._watcher.problem, "the CPU time of its functions is": self._watcher.not_profiled}
+        for what, problem in found.items():
+            if problem and what not in self._not_captured:
+                self._not_captured.add(what)
+                self.tell(f"note: {what} not captured beside the trials: {problem}")
 
     def _reset(self, cell: Cell, dsn: str, what: str) -> None:
         for step in self.study.reset:

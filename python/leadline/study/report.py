@@ -88,7 +88,8 @@ def _moved(level: OfLevel) -> list[str]:
         rows = ["".join(f"<td{kind}>{escape(column.shown(value)[:200])}</td>" for column, kind, value in zip(columns, kinds, row))
                 for row in table.grid.rows]  # fmt: skip
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        out.append(f'<h3>{escape(table.title)}</h3><div class="wide"><table><tr>{head}</tr>{body}</table></div>')
+        note = f'<p class="soft">{escape(table.grid.note)}</p>' if table.grid.note else ""
+        out.append(f'<h3>{escape(table.title)}</h3>{note}<div class="wide"><table><tr>{head}</tr>{body}</table></div>')
     return out
 
 

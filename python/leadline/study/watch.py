@@ -18,29 +18,38 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from leadline.capture.manifest import read_manifest
 from leadline.errors import LeadlineError
 
 PROBES = ("sessions", "host")
+PROFILE = "kernel"
 LONGEST_S = 86_400.0
 
 
 class Watcher:
-    """What fails is in `problem`, and never in the way of a trial."""
+    """What fails is in `problem`, and never in the way of a trial. not_profiled: why the last capture has no functions, though asked."""
 
     def __init__(self) -> None:
-        self.problem = ""
+        self.problem = self.not_profiled = ""
         self._process: subprocess.Popen[str] | None = None
 
     @contextmanager
-    def watching(self, dsn: str, directory: Path, standby: str = "") -> Iterator[None]:
-        """While the block runs, the server is captured into the directory, with its standby if there is one."""
-        self.problem = self._ask(json.dumps({"dsn": dsn, "standbys": [standby] if standby else [], "folder": str(directory)}))
+    def watching(self, dsn: str, directory: Path, standby: str = "", profile: bool = False) -> Iterator[None]:
+        """While the block runs, the server is captured into the directory, with its standby if there is one.
+
+        profile: also which functions use CPU time; where this host does not allow it, without them.
+        """
+        asked = {"dsn": dsn, "standbys": [standby] if standby else [], "folder": str(directory), "profile": profile}
+        self.problem, self.not_profiled = self._ask(json.dumps(asked)), ""
         try:
             yield
         finally:
             self.problem = self.problem or self._ask("null")
             if self.problem:
                 shutil.rmtree(directory, ignore_errors=True)
+            elif profile:
+                state = read_manifest(directory).probes.get(PROFILE)
+                self.not_profiled = state.why if state is not None and state.status == "off" else ""
 
     def _ask(self, line: str) -> str:
         """The problem that it answers with."""
@@ -94,8 +103,8 @@ def _take(wanted: dict[str, Any], lines: queue.Queue[str]) -> str:
 
     try:
         options = Options(
-            dsn=wanted["dsn"], others=wanted["standbys"], for_s=LONGEST_S, out=Path(wanted["folder"]), overwrite=True, probes=PROBES,
-            keep_going=True,
+            dsn=wanted["dsn"], others=wanted["standbys"], for_s=LONGEST_S, out=Path(wanted["folder"]), overwrite=True,
+            probes=(*PROBES, PROFILE) if wanted["profile"] else PROBES, kernel_detail="sums", keep_going=True,
         )  # fmt: skip
         take_with(options, Silent(), lambda: not lines.empty(), ready)
     except LeadlineError as e:

@@ -80,8 +80,8 @@ def found_study(run: str, pairs: bool = False) -> tuple[dict[str, Any], dict[str
         return row, found, [], [], []
     if pairs:
         found["pairs"] = all_pairs(found["design"], figures_in(found))
-    sums = captured(found, book.place.study_of(found["parts"][0]))
-    return row, found, moved(found, sums), limits(found, sums), modes(found)
+    trials = captured(found, book.place.study_of(found["parts"][0]))
+    return row, found, moved(found, trials), limits(found, trials), modes(found)
 
 
 @click.command(
