@@ -474,14 +474,17 @@ def with_setting(study: Study, given: Sequence[str]) -> Study:
     return replace(study, factors=(*factors, *kept), question=f"Does another {named} help?", hypothesis=hypothesis, excluded=())
 
 
-def with_layouts(study: Study, given: Sequence[str]) -> Study:
-    """--layout NAME=PLACES, twice or more: takes the place of the factor that is a layout. Raises LeadlineError."""
+def with_layouts(study: Study, given: Sequence[str], *, on_named: bool = False) -> Study:
+    """--layout NAME=PLACES, twice or more: takes the place of the factor that is a layout. on_named: of a server that is not ours.
+
+    Raises LeadlineError.
+    """
     levels = dict(one.partition("=")[::2] for one in given)
     if len(levels) < 2 or not all(levels.values()):
         hint = "--layout one=/mnt/a --layout two='/mnt/a wal=/mnt/b': the first is the baseline"
         raise LeadlineError("usage", "two layouts or more are compared, each with a name and a place", hint=hint, where="--layout")
-    absolute = {label: _absolute(text) for label, text in levels.items()}
-    factor = _factor({"layout": True, "levels": absolute})
+    written = {label: _written(places.spaces(text)) if on_named else _absolute(text) for label, text in levels.items()}
+    factor = replace(_factor({"layout": True, "levels": dict.fromkeys(written, ".")}), levels=tuple(written.items()))
     kept = tuple(one for one in study.factors if one.kind != "layout")
     if len(kept) == len(study.factors):
         raise LeadlineError("usage", "this study has no factor that is a layout", hint="leadline study plan storage", where="--layout")
@@ -511,7 +514,11 @@ def on_named(study: Study) -> Study:
 
 def _absolute(text: str) -> str:
     """A resumed study may go on in another directory."""
-    return shlex.join(f"{name}={Path(where).absolute()}" for name, where in places.parse(text).items())
+    return _written({name: str(Path(where).absolute()) for name, where in places.parse(text).items()})
+
+
+def _written(layout: Mapping[str, str]) -> str:
+    return shlex.join(f"{name}={where}" for name, where in layout.items())
 
 
 def _only(given: Mapping[str, Any], what: str) -> None:

@@ -133,7 +133,7 @@ class StudyRun(Registered):
         self.done = dict(self.before.trials)
 
     def _look_for_paths(self) -> None:
-        for _, factor in self.study.of_kind("layout"):
+        for _, factor in self.study.of_kind("layout") if not self.dsn else ():
             places.check(dict(factor.levels))
         for _, factor in self.study.of_kind("path"):
             for label in factor.labels:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from leadline.book.experiments.cells import Cell
 from leadline.book.experiments.design import margin_of
@@ -25,9 +26,9 @@ from leadline.engines.postgres.server.binaries import host_dirs
 from leadline.engines.postgres.server.settings import Effect
 from leadline.errors import LeadlineError
 from leadline.replacing import write_durably
-from leadline.study.design import OF_PAIRS, Study
+from leadline.study.design import OF_PAIRS, Factor, Study
 from leadline.study.pair import Pair, Primary
-from leadline.study.places import Layout
+from leadline.study.places import Directories, Layout, Spaces, check_spaces
 
 DATABASE = "leadline_study"
 SESSIONS_END_WITHIN_S = 30.0
@@ -45,7 +46,7 @@ class Servers(ABC):
     @property
     def has_database(self) -> bool:
         """Whether the study makes databases of its own: it does where it would change what is in one."""
-        return bool(self.study.of_kind("schema") or self.study.prepare)
+        return bool(self.study.of_kind("schema") or self.study.prepare or self.in_databases)
 
     def set_up(self, cell: Cell) -> tuple[str, dict[str, Effect]]:
         """The DSN for the load of this cell, on a server with its settings. Raises LeadlineError."""
@@ -82,6 +83,11 @@ class Servers(ABC):
 
     layout: Layout | None = None
 
+    @property
+    def in_databases(self) -> list[tuple[int, Factor]]:
+        """Factors, beside schemas, of which each level has a database of its own."""
+        return []
+
     def settle(self, dsn: str) -> None:
         """What was made in the database goes where its layout has it, before the load begins. Raises LeadlineError."""
         if self.layout is None or not self.layout.apart:
@@ -96,12 +102,14 @@ class Servers(ABC):
         if not self.has_database:
             return self.dsn()
         schemas = self.study.of_kind("schema")
-        key = tuple(cell[at] for at, _ in schemas)
+        key = tuple(cell[at] for at, _ in [*schemas, *self.in_databases])
         if key not in self.databases:
             name = self.databases[key] = self._name(len(self.databases))
             with self.connect() as connection:
                 connection.execute(f'drop database if exists "{name}"')
-                connection.execute(f'create database "{name}" template template0')
+                make = SQL("create database {} template template0 tablespace {}")
+                space = self.layout.of_tables if self.layout is not None else "pg_default"
+                connection.execute(make.format(Identifier(name), Identifier(space)))
             self.made(self.dsn(name))
             for (_, factor), label in zip(schemas, key):
                 run_sql(self.dsn(name), [text] if (text := factor.text_of(label)).strip() else [], f"{factor.name}={label}")
@@ -121,7 +129,7 @@ class PrivateServers(Servers):
         super().__init__(study, made)
         self.tell, self.pg_bin = tell, pg_bin
         self.servers: dict[tuple[str, str], PrivateServer] = {}
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, Directories] = {}
         self.pairs: dict[tuple[str, str], Pair] = {}
         self._all: dict[tuple[str, str], dict[tuple[str, ...], str]] = {}
         self.version: tuple[str, str] = ("", "")  # and the layout
@@ -167,7 +175,7 @@ class PrivateServers(Servers):
         binaries = _binaries(directory or self.study.server.get("pg_bin"), major)
         settings = self.study.server.get("settings", {})
         if layout and layout not in self.layouts:
-            self.layouts[layout] = self.layout = Layout(layout)
+            self.layouts[layout] = self.layout = Directories(layout)
         directories = self.layouts[layout].directories if layout else {}
         if self.study.has_pair:
             server: PrivateServer = Primary(binaries.bin_dir, settings)
@@ -176,9 +184,9 @@ class PrivateServers(Servers):
         self.tell(f"starting a private PostgreSQL {binaries.version} ({binaries.source}); it is removed with the study")
         server.__enter__()
         self.servers[key], self.version = server, key
-        if self.layout is not None:
+        if layout:
             with self.connect() as connection:
-                self.layout.create(connection)
+                self.layouts[layout].create(connection)
         if isinstance(server, Primary):
             self.pairs[key] = Pair(server, self.study.server.get("standby_settings", {}), self.tell)
 
@@ -230,6 +238,15 @@ class NamedServer(Servers):
         self._guard: subprocess.Popen[bytes] | None = None
         self.settings = [factor.target for _, factor in study.of_kind("setting")]
 
+    @property
+    def in_databases(self) -> list[tuple[int, Factor]]:
+        return self.study.of_kind("layout")
+
+    def set_up(self, cell: Cell) -> tuple[str, dict[str, Effect]]:
+        for at, factor in self.in_databases:
+            self.layout = Spaces(factor.text_of(cell[at]))
+        return super().set_up(cell)
+
     @cached_property
     def identity(self) -> str:
         """The same for a server however its connection string is written."""
@@ -246,6 +263,8 @@ class NamedServer(Servers):
         self._left_by_others(journal)
         if not journal.exists():
             with self.connect() as connection:
+                for _, factor in self.in_databases:
+                    check_spaces(dict(factor.levels), connection)
                 of_server.changeable(connection, self.settings)
                 was = of_server.before(connection, self.settings)
             said = {"server": self.identity, "dsn": without_password(self._dsn)[0], "settings": was,

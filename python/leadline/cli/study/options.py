@@ -22,8 +22,8 @@ WHAT = (
     ),
     click.option(
         "--layout", "layouts", multiple=True, metavar="NAME=PLACES",
-        help="Compare this layout, in the study storage: DIR, or '/mnt/a indexes=/mnt/b large_objects=/mnt/b wal=/mnt/c'; the "
-        "first is the baseline.",
+        help="Compare this layout, in the study storage: DIR, or '/mnt/a indexes=/mnt/b large_objects=/mnt/b wal=/mnt/c'; with "
+        "--server, tablespaces: 'fast indexes=slow'. The first is the baseline.",
     ),
     click.option(
         "--round-trip", "round_trips", metavar="A,B", help="Compare round trips between a private primary and standby: 0,5ms,20ms.",
@@ -72,7 +72,7 @@ def study_of(name: str, given: dict[str, Any]) -> tuple[Study, str]:
     if given["settings"]:
         study = design.with_setting(study, given["settings"])
     if given["layouts"]:
-        study = design.with_layouts(study, given["layouts"])
+        study = design.with_layouts(study, given["layouts"], on_named=bool(given["server"]))
     if given["round_trips"]:
         study = design.with_round_trips(study, given["round_trips"])
     for cell in given["includes"]:
@@ -106,8 +106,11 @@ def with_server(study: Study, given: dict[str, Any]) -> tuple[Study, str]:
             raise LeadlineError("usage", "--restart is for a server that --server names", where="--restart")
     if not dsn:
         return study, ""
-    if study.of_kind("version") or study.of_kind("layout"):
-        raise LeadlineError("usage", "a study of versions or layouts runs on private servers", where="--server")
+    if study.of_kind("version"):
+        raise LeadlineError("usage", "a study of versions runs on private servers", where="--server")
+    if study.of_kind("layout") and not given["layouts"]:
+        hint = "--layout one=fast --layout two='fast indexes=slow'"
+        raise LeadlineError("usage", "name the tablespaces of this server that the layouts are of", hint=hint, where="--layout")
     from leadline.study.design import on_named
     from leadline.study.servers import without_password
 

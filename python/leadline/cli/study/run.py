@@ -196,8 +196,10 @@ def to_be_changed(study: Study, dsn: str, restart: str) -> list[str]:
             raise LeadlineError("usage", f"{factor.target} needs a restart", hint="--restart COMMAND restarts this server")
         has = about[factor.target].shown
         lines.append(f"  {factor.target} becomes {', '.join(factor.labels)} in turn, with {needs} each time; it has {has}")
-    if study.of_kind("schema") or study.prepare:
+    layouts = study.of_kind("layout")
+    if study.of_kind("schema") or study.prepare or layouts:
         lines.append("  databases leadline_study_... are created, and dropped at the end")
+        lines += [f"  layout {label}: {text}" for _, factor in layouts for label, text in factor.levels]
     else:
         lines.append("  the load runs in the database that the connection string names, and changes what is in it")
     lines.append("Settings are put back and read back at the end, and if the study is killed.")
