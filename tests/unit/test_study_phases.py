@@ -32,7 +32,8 @@ def load(folder: Path, times: dict[int, dict[float, int]]) -> SyntheticCapture:
         phase = int(second > 1)
         cap.add("load_second", ts=cap.ts(second), duration_ns=10**9, phase=phase, warm_up=second == 1, done=1)
         for ms, count in times.get(second, {1.0: 1000}).items():
-            cap.add("load_bucket", ts=cap.ts(second), phase=phase, kind="latency", low_ns=int(ms * MS) - 1, high_ns=int(ms * MS), count=count)
+            times_ns = {"low_ns": int(ms * MS) - 1, "high_ns": int(ms * MS)}
+            cap.add("load_bucket", ts=cap.ts(second), phase=phase, kind="latency", count=count, **times_ns)
             cap.add("load_bucket", ts=cap.ts(second), phase=phase, kind="service", low_ns=0, high_ns=1, count=count)
     return cap
 
