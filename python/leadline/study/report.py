@@ -14,8 +14,9 @@ from leadline.study.moved import Limit, OfLevel
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5b6470;--line:#d5dae0;--good:#1a7f37;--bad:#b42318;--mark:#2563a8;--band:#2563a81a}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa4b0;--line:#3a424c;--good:#56c271;--bad:#ff8a7a;--mark:#7db4f0}}
-body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);margin:0 auto;padding:1rem;max-width:56rem}
-h1{font-size:1.35rem;margin:.2rem 0 .6rem}h2{font-size:1.05rem;margin:1.6rem 0 .4rem}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);margin:0 auto;padding:1rem;max-width:70rem}
+h1{font-size:1.35rem;margin:.2rem 0 .6rem}h2{font-size:1.15rem;margin:2rem 0 .4rem}h3{font-size:1rem;margin:1.3rem 0 .2rem}
+h1,h2,p,ul,pre{max-width:56rem}
 .answer{border-left:4px solid var(--mark);padding:.3rem .8rem;margin:.4rem 0}
 .better{border-color:var(--good)}.worse{border-color:var(--bad)}
 .answer b{display:block}.soft{color:var(--soft)}.empty{border:1px dashed var(--bad);padding:.4rem .8rem;margin:.4rem 0}
