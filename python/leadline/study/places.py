@@ -156,7 +156,7 @@ class Directories(Layout):
 
 def check(levels: Mapping[str, str]) -> None:
     """Raises LeadlineError."""
-    _differ([parse(text) for text in levels.values()], "--layout one=/mnt/a --layout two='/mnt/a wal=/mnt/b'")
+    _differ([parse(text) for text in levels.values()], hint="--layout one=/mnt/a --layout two='/mnt/a wal=/mnt/b'")
     for label, text in levels.items():
         for name, where in parse(text).items():
             if not Path(where).is_dir():
@@ -165,7 +165,7 @@ def check(levels: Mapping[str, str]) -> None:
 
 def check_spaces(levels: Mapping[str, str], connection: psycopg.Connection[Any]) -> None:
     """Of a server that is not ours. Raises LeadlineError."""
-    _differ([spaces(text) for text in levels.values()], "--layout one=fast --layout two='fast indexes=slow'")
+    _differ([spaces(text) for text in levels.values()], hint="--layout one=fast --layout two='fast indexes=slow'")
     has = {str(name) for (name,) in connection.execute("select spcname from pg_tablespace").fetchall()}
     for label, text in levels.items():
         for name, space in spaces(text).items():
@@ -174,6 +174,6 @@ def check_spaces(levels: Mapping[str, str], connection: psycopg.Connection[Any])
                 raise LeadlineError("not_found", f"layout {label} puts {name} where there is no tablespace", hint=hint, where=space)
 
 
-def _differ(layouts: Sequence[Mapping[str, str]], hint: str) -> None:
+def _differ(layouts: Sequence[Mapping[str, str]], *, hint: str) -> None:
     if len({tuple(layout.values()) for layout in layouts}) < len(layouts):
         raise LeadlineError("usage", "two layouts are alike: say what each is", hint=hint, where="--layout")
