@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from leadline.errors import LeadlineError
 from leadline.units import bytes_of, seconds_of
+
+if TYPE_CHECKING:
+    from leadline.probes.options import Options
 
 LEAST_PIECE_S = 2.0
 
@@ -16,7 +21,8 @@ LEAST_PIECE_S = 2.0
     "record",
     epilog="\b\nExamples:\n  leadline record postgres:///shop --to /var/lib/leadline/shop\n"
     "  leadline record --pid 4711 --to shop --keep 3d --max-size 5GB\n  leadline record --status shop\n"
-    "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
+    "  leadline take --from-recorder shop --between 03:00 03:10 -o night\n"
+    "  leadline record postgres:///shop --to /var/lib/leadline/shop --unit",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
@@ -36,10 +42,12 @@ LEAST_PIECE_S = 2.0
 @click.option(
     "--status", type=click.Path(path_type=Path), metavar="DIR", help="Show what this directory has, and whether its recorder runs."
 )
+@click.option("--unit", "as_unit", is_flag=True, help="Record nothing: print a systemd unit that does, with the least rights.")
+@click.option("--as", "user", metavar="USER", help="User of the unit.  [default: owner of --data-dir, or postgres]")
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, max_size: str, keep_free: str,
-    piece: str, rate: str | None, tier: str, status: Path | None, as_json: bool,
+    piece: str, rate: str | None, tier: str, status: Path | None, as_unit: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
@@ -65,8 +73,48 @@ def command(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=piece_s, rate_hz=None if rate is None else parse_rate(rate), tier=tier
     )
     limits = Limits(keep_s, bytes_of(max_size), bytes_of(keep_free))
+    if as_unit:
+        said = {"--keep": keep, "--max-size": max_size, "--keep-free": keep_free, "--piece": piece, "--rate": rate, "--tier": tier}
+        click.echo(_unit(options, to.absolute(), said, user), nl=False)
+        return
+    if user is not None:
+        raise LeadlineError("usage", "--as is for the unit", hint="--unit prints one", where="--as")
     Recorder(to, options, limits, World(say=lambda text: click.echo(text, err=True))).run()
     click.echo(f"next: leadline record --status {to}", err=True)
+
+
+def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None) -> str:
+    """said: options of the command line; those that are as by default are left out. Raises LeadlineError."""
+    import sys
+
+    from leadline.engines.postgres.catalog.connection import SECRET_PARAMETERS, parse_dsn
+    from leadline.recorder.unit import STATE, Wanted, unit
+
+    if options.pid is not None or not (options.dsn or options.data_dir or options.host):
+        hint = "name it by a connection string or --data-dir: they are the same after a restart"
+        raise LeadlineError("usage", "the unit must name its server", hint=hint)
+    given = parse_dsn(options.dsn) if options.dsn else {}
+    if any(given.get(name) for name in SECRET_PARAMETERS):
+        raise LeadlineError("usage", "a unit is no place for a password", hint="put it into ~/.pgpass of the unit's user, or let peer do")
+    hosts = [*str(given.get("host") or "").split(","), *(["address"] if given.get("hostaddr") or given.get("service") else [])]
+    program = Path(sys.argv[0]).absolute()
+    words = [str(program)] if program.name == "leadline" else [sys.executable, "-m", "leadline"]
+    words += ["record", *([options.dsn] if options.dsn else []), *(["--host"] if options.host else []), f"--to={to}"]
+    what, owner = options.dsn or "the host", "" if options.host else "postgres"
+    if options.data_dir is not None:
+        directory = Path(options.data_dir).absolute()
+        words.append(f"--data-dir={directory}")
+        try:
+            what, owner = str(directory), directory.owner()
+        except (OSError, KeyError) as e:
+            raise LeadlineError("not_found", "the owner of the data directory is not known", hint="--as USER", where=str(directory)) from e
+    if options.host and user is None and not to.is_relative_to(STATE):
+        hint = f"--to {STATE}/NAME, which systemd gives to a user of its own; or --as USER, who owns the directory"
+        raise LeadlineError("usage", "the unit needs a user who may write the directory", hint=hint, where=str(to))
+    defaults = {option.opts[0]: option.default for option in command.params if isinstance(option, click.Option)}
+    words += [f"{name}={value}" for name, value in said.items() if value is not None and value != defaults[name]]
+    over_network = any(host and not host.startswith(("/", "@")) for host in hosts)
+    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host))
 
 
 def _show_status(directory: Path, *, as_json: bool) -> None:

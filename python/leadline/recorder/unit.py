@@ -1,0 +1,106 @@
+"""A systemd unit that runs a recorder, with the least rights that its probes need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+STATE = Path("/var/lib")  # below it, systemd makes the directory and gives it to the user
+LOCAL = ("AF_UNIX", "AF_NETLINK")  # netlink: what sockets of the server do
+NETWORK = (*LOCAL, "AF_INET", "AF_INET6")
+WHY = {
+    "CAP_CHECKPOINT_RESTORE": "maps the server's memory; without it, each pass copies what it needs and costs more",
+    "CAP_SYS_NICE": "passes begin on time, also beside a busy server",
+}
+CAPABILITIES = tuple(WHY)
+OWN = ("StateDirectory={}", "StateDirectoryMode=0700")
+OTHERS = ("# It must exist and belong to the user.", "ReadWritePaths={}")
+
+TEXT = """\
+# Write it to /etc/systemd/system/{name}.service, then: systemctl daemon-reload; systemctl enable --now {name}
+[Unit]
+Description=leadline recorder of {what}
+After=network.target postgresql.service
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={command}
+{user}
+Restart=always
+RestartSec=5s
+{directory}
+
+{why}AmbientCapabilities={capabilities}
+CapabilityBoundingSet={capabilities}
+NoNewPrivileges=yes
+{network}
+
+# Not here, because it would hide the server: PrivateTmp, PrivateUsers, PrivatePIDs, ProtectProc, PrivateNetwork.
+ProtectSystem=strict
+ProtectHome=read-only
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+LockPersonality=yes
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+UMask=0077
+MemoryMax=512M
+OOMScoreAdjust=500
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """command: words of the recorder. what: the server, for people. user: as whom it runs; empty for a user of its own, who owns nothing.
+
+    directory: that of the recorder, absolute. over_network: the server is asked over TCP. of_server: not only the host is watched.
+    """
+
+    command: Sequence[str]
+    what: str
+    user: str
+    directory: Path
+    over_network: bool
+    of_server: bool = True
+
+
+def unit(wanted: Wanted) -> str:
+    name = f"leadline-record-{''.join(c if c.isalnum() else '-' for c in wanted.directory.name)}"
+    capabilities = CAPABILITIES if wanted.of_server else ()
+    families = NETWORK if wanted.over_network else LOCAL
+    network = [f"RestrictAddressFamilies={' '.join(families)}", *([] if wanted.over_network else ["IPAddressDeny=any"])]
+    own = wanted.directory.is_relative_to(STATE) and wanted.directory != STATE
+    return TEXT.format(
+        name=name, what=_escaped(wanted.what), command=" ".join(map(_word, wanted.command)),
+        user=f"User={wanted.user}" if wanted.user else "DynamicUser=yes",
+        directory="\n".join(OWN if own else OTHERS).format(_path(wanted.directory.relative_to(STATE) if own else wanted.directory)),
+        why="".join(f"# {capability}: {WHY[capability]}.\n" for capability in capabilities), capabilities=" ".join(capabilities),
+        network="\n".join(network),
+    )  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("%", "%%")
+
+
+def _path(path: Path) -> str:
+    """In quotes, as a list of paths has one that has blanks."""
+    return f'"{_quoted(str(path))}"'
+
+
+def _word(word: str) -> str:
+    """One argument of ExecStart: systemd has its own quotes, specifiers and variables."""
+    quoted = _quoted(word).replace("$", "$$")
+    return quoted if quoted and not set(quoted) & set(" \t\n'\";\\") else f'"{quoted}"'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
