@@ -238,7 +238,7 @@ def test_the_way_of_a_dsn_through_take_has_few_returns(servers, tmp_path: Path, 
     class Began(Exception):
         pass
 
-    def run(*_: object) -> None:
+    def run(*_: object, **__: object) -> None:
         raise Began
 
     def profile(frame: FrameType, event: str, value: object) -> None:
