@@ -553,7 +553,8 @@ def study_to_forge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SLEEPS = '[[factor]]\nname = "s"\ncommand = true\nlevels = ["0.01", "0.03"]\n'
 SCRIPT = SLEEPS + '[load]\nscript = "select pg_sleep({s});"\nclients = 1\nfor = "600ms"\nwarm_up = "0s"\n'
-CODE = "import psycopg, sys; c = psycopg.connect('', autocommit=True); [c.execute('select pg_sleep({s})') for _ in range(30)]"
+# The server's count of transactions has also those of the capture, some thirty.
+CODE = "import psycopg, sys; c = psycopg.connect('', autocommit=True); [c.execute('select pg_sleep({s})') for _ in range(100)]"
 COMMAND = SLEEPS + '[server]\nsettings = { fsync = "off" }\n[load]\ncommand = """'
 COMMAND += f"{sys.executable} -c '{CODE.replace(chr(39), chr(34))}'\"\"\"\n"
 
