@@ -136,7 +136,7 @@ DIST_TARGET := x86_64-unknown-linux-gnu
 dist: $(VENV)/.setup
 	$(BIN)/python -m pip install --quiet --group build --group dist
 	rm -rf dist
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --strip --zig --target $(DIST_TARGET) --compatibility manylinux_2_28 --out dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --strip --zig --target $(DIST_TARGET) --compatibility manylinux_2_28 --compression-level 9 --out dist
 
 test-dist: $(VENV)/.tools
 	@[ -n "$(wildcard dist/*.whl)" ] || { echo "error: there is no wheel" >&2; echo "  hint: make dist" >&2; exit 2; }
@@ -152,6 +152,7 @@ oracles: $(VENV)/.setup
 	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
 	for tool in autoconf automake cmake curl npm openssl wget; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v java >/dev/null || oracles="$$oracles default-jre-headless"; \
+	command -v systemd-analyze >/dev/null || oracles="$$oracles systemd"; \
 	[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
 	if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \

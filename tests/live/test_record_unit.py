@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Server, background, wait_until
+from conftest import Server, background, no_oracle, wait_until
 from leadline.capture.manifest import read_manifest
 
 AWKWARD = "/srv/50% of $HOME and 'more'"
@@ -91,9 +91,10 @@ def test_what_a_unit_cannot_be(words: list[str], what: str) -> None:
     assert "secret" not in done.stderr
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 @pytest.mark.parametrize("words", [["postgres:///shop", "--to", "/var/lib/shop"], ["--host", "--to", "/var/lib/host"]])
 def test_systemd_takes_the_unit_and_finds_little_exposed(words: list[str], tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        no_oracle("systemd-analyze is not installed")
     file = tmp_path / "leadline-record-shop.service"
     file.write_text(printed(*words).stdout)
     done = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True, check=False, timeout=60)
