@@ -42,7 +42,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
     def run(*words: str, **arguments: Any) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/root", "LEADLINE_BOOK": "off"}
-        return subprocess.run(["/usr/sbin/chroot", str(root), *words], env=environment, capture_output=True, text=True, timeout=300, **arguments)
+        command = ["/usr/sbin/chroot", str(root), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False, **arguments)
 
     run.root = root  # type: ignore[attr-defined]
     subprocess.run(["mount", "-t", "proc", "proc", str(root / "proc")], check=True)
@@ -75,7 +76,7 @@ def test_the_library_asks_for_no_newer_glibc(wheel: Path, tmp_path: Path) -> Non
     shutil.unpack_archive(wheel, tmp_path, "zip")
     (library,) = (tmp_path / "leadline").glob("_core*.so")
     asked = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_(\d+\.\d+)", library.read_bytes())}
-    assert (2, 2, 5)[:2] <= max(asked) <= OLDEST_GLIBC
+    assert (2, 2) <= max(asked) <= OLDEST_GLIBC
 
 
 def test_there_is_no_compiler(empty: Run) -> None:
