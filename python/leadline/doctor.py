@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from leadline._core.kernel import check as check_kernel_tier
@@ -62,8 +61,8 @@ def _host_checks() -> Iterator[Check]:
     found = f"kernel.task_delayacct = {delay}" if delay else "not in this kernel"
     command = "sudo sysctl kernel.task_delayacct=1" if delay else "use a kernel with CONFIG_TASK_DELAY_ACCT"
     yield judge("host", "delay accounting", delay == "1", found, "block I/O delay per session reads 0", command)
-    pressure = Path("/proc/pressure/cpu").exists()
-    found = "/proc/pressure" if pressure else "no /proc/pressure"
+    pressure = bool(proc.read_text("/proc/pressure/cpu"))  # a kernel that could count it and does not has the file, too
+    found = "/proc/pressure" if pressure else "the kernel counts no pressure"
     yield judge("host", "pressure", pressure, found, "host-wide stalls cannot be seen", "boot the kernel with psi=1")
     yield from _kernel_tiers()
 

@@ -136,6 +136,8 @@ def test_the_table_fits_80_columns(servers: Callable[[int], Server], capsys: pyt
         ("task_delayacct", "0", "host delay accounting", MISSING),
         ("task_delayacct", "1", "host delay accounting", OK),
         ("schedstat", "0 0 0", "host scheduler times", MISSING),
+        ("cpu", "", "host pressure", MISSING),  # there, but it cannot be read
+        ("cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\n", "host pressure", OK),
     ],
 )
 def test_states_of_the_host(file: str, text: str, name: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ pub struct Access {
     pub exits: bool,
     /// kernel.task_delayacct is on: waits for block I/O are counted.
     pub delays: bool,
-    /// The kernel has /proc/pressure.
+    /// The kernel counts /proc/pressure.
     pub pressure: bool,
     /// Bytes read and written of processes of other users may be read.
     pub io_of_others: bool,
@@ -67,7 +67,7 @@ impl HostProbe {
             taskstats: accounting.is_some(),
             exits: exits.is_some(),
             delays,
-            pressure: Path::new("/proc/pressure/cpu").exists(),
+            pressure: counts(Path::new("/proc/pressure/cpu")),
             io_of_others: std::fs::read("/proc/1/io").is_ok(),
         };
         HostProbe {
@@ -114,6 +114,11 @@ impl HostProbe {
     }
 }
 
+/// Whether a file of counters has any: with CONFIG_PSI_DEFAULT_DISABLED those of /proc/pressure are there, and cannot be read.
+fn counts(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|text| !text.is_empty())
+}
+
 impl Tick for HostProbe {
     fn tick(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         if ts >= self.counters_due {
@@ -137,5 +142,17 @@ impl Tick for HostProbe {
         self.losses.exit_overruns.store(self.processes.overruns(), Relaxed);
         self.losses.cgroups_left_out.store(self.cgroups.left_out, Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_and_cannot_be_read_counts_nothing() {
+        assert!(counts(Path::new("/proc/stat")));
+        assert!(!counts(Path::new("/proc/self/task")), "a directory stands for a file that is not supported");
+        assert!(!counts(Path::new("/proc/nosuchfile")));
     }
 }

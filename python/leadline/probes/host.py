@@ -68,7 +68,7 @@ _MISSING: dict[_Way, str] = {
     "taskstats": "run-queue time and context switches are known only for single-threaded processes: no permission for taskstats",
     "exits": "processes that start and end between two readings are counted but not named: no permission for exit events of the kernel",
     "delays": "waits of processes for block I/O are not counted: kernel.task_delayacct is off",
-    "pressure": "host-wide stalls are not counted: the kernel has no /proc/pressure",
+    "pressure": "host-wide stalls are not counted: the kernel counts no pressure",
     "io_of_others": "no permission to see the I/O of processes of other users",
 }
 _HINTS: dict[_Way, str] = {
