@@ -67,3 +67,11 @@ def test_a_host_that_allows_no_profile_is_told(tmp_path: Path, monkeypatch: pyte
     with watcher.watching("", tmp_path / "synthetic.leadline", profile=True):
         pass
     assert (watcher.problem, watcher.not_profiled) == ("", "CAP_BPF is missing")
+
+
+def test_a_capture_that_cannot_be_read_is_not_in_the_way_of_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watcher, "_ask", lambda *_: "")
+    watcher = Watcher()
+    with watcher.watching("", tmp_path / "none.leadline", profile=True):
+        pass
+    assert (watcher.problem, watcher.not_profiled) == ("", "no such capture")

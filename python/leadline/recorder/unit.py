@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,7 @@ class Wanted:
 
 
 def unit(wanted: Wanted) -> str:
-    name = f"leadline-record-{''.join(c if c.isalnum() else '-' for c in wanted.directory.name)}"
+    name = f"leadline-record-{re.sub(r'[^A-Za-z0-9]', '-', wanted.directory.name)}"
     capabilities = CAPABILITIES if wanted.of_server else ()
     families = NETWORK if wanted.over_network else LOCAL
     network = [f"RestrictAddressFamilies={' '.join(families)}", *([] if wanted.over_network else ["IPAddressDeny=any"])]

@@ -48,8 +48,7 @@ class Watcher:
             if self.problem:
                 shutil.rmtree(directory, ignore_errors=True)
             elif profile:
-                state = read_manifest(directory).probes.get(PROFILE)
-                self.not_profiled = state.why if state is not None and state.status == "off" else ""
+                self.not_profiled = _why_off(directory)
 
     def _ask(self, line: str) -> str:
         """The problem that it answers with."""
@@ -72,6 +71,15 @@ class Watcher:
             with suppress(OSError):
                 self._process.communicate()
             self._process = None
+
+
+def _why_off(directory: Path) -> str:
+    """Why a capture has no profile; empty if it has one."""
+    try:
+        state = read_manifest(directory).probes.get(PROFILE)
+    except LeadlineError as e:
+        return e.message
+    return state.why if state is not None and state.status == "off" else ""
 
 
 def main() -> int:
