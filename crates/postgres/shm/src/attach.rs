@@ -581,7 +581,12 @@ fn open_memory(pid: i32, segment: &procfs::Mapping, allow_map: bool) -> (SharedM
     match MappedSegment::open(pid, segment.start, segment.end) {
         Ok(mapped) => (SharedMemory::Mapped(mapped), String::new()),
         Err(e) => {
-            let why = format!("cannot map the segment ({e}): CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE is missing; each pass copies it instead");
+            // The directory of the links is its owner's; to follow one needs a capability of its own.
+            let missing = match e.raw_os_error() {
+                Some(libc::EACCES) => "CAP_DAC_READ_SEARCH",
+                _ => "CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE",
+            };
+            let why = format!("cannot map the segment ({e}): {missing} is missing; each pass copies it instead");
             (SharedMemory::Copied(CopiedMemory::new(pid)), why)
         }
     }

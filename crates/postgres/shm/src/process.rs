@@ -7,19 +7,25 @@ use std::os::unix::fs::MetadataExt;
 
 /// The error for memory or files of the server we may not read, with the command that would allow it.
 pub fn no_rights(pid: i32, what: &str) -> Error {
-    // SAFETY: geteuid has no preconditions.
-    let own = unsafe { libc::geteuid() };
-    let server = procfs::owner(pid).map(|uid| uid.to_string()).unwrap_or_else(|_| "unknown".into());
+    // SAFETY: neither has preconditions.
+    let (own, own_group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (server, group) = procfs::owner(pid)
+        .map_or_else(|_| ("unknown".into(), "unknown".into()), |(uid, gid)| (uid.to_string(), gid.to_string()));
+    // The kernel compares both.
+    let other_group = own.to_string() == server && own_group.to_string() != group;
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").map(|s| s.trim().to_owned());
     let scope_text = scope.as_deref().map(|s| format!(", kernel.yama.ptrace_scope = {s}")).unwrap_or_default();
-    let hint = if scope.as_deref().is_ok_and(|s| s != "0") && own.to_string() == server {
+    let groups = if other_group { format!(", own gid {own_group}, server's gid {group}") } else { String::new() };
+    let hint = if other_group {
+        "run as root (sudo leadline ...) or with the server's group (sudo -u '#UID' -g '#GID' leadline ...)"
+    } else if scope.as_deref().is_ok_and(|s| s != "0") && own.to_string() == server {
         "run as root (sudo leadline ...), or allow it: sudo sysctl kernel.yama.ptrace_scope=0"
     } else {
         "run as root (sudo leadline ...) or as the server's user (sudo -u '#UID' leadline ...), or give a DSN to sample over SQL"
     };
     Error::new(Kind::Rights, format!("cannot read {what} of process {pid}"))
-        .detail(format!("own uid {own}, server's uid {server}{scope_text}; CAP_SYS_PTRACE is missing"))
-        .hint(hint.replace("UID", &server))
+        .detail(format!("own uid {own}, server's uid {server}{groups}{scope_text}; CAP_SYS_PTRACE is missing"))
+        .hint(hint.replace("UID", &server).replace("GID", &group))
 }
 
 /// The postmaster and its shared segment, as found at attach.

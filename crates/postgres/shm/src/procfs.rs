@@ -93,9 +93,10 @@ pub fn title(pid: i32) -> String {
     String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
 }
 
-/// The effective user id of a process.
-pub fn owner(pid: i32) -> io::Result<u32> {
-    Ok(fs::metadata(format!("/proc/{pid}"))?.uid())
+/// The effective user and group of a process.
+pub fn owner(pid: i32) -> io::Result<(u32, u32)> {
+    let about = fs::metadata(format!("/proc/{pid}"))?;
+    Ok((about.uid(), about.gid()))
 }
 
 #[cfg(test)]
