@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from leadline.engines.live import Server, all_live, live_of
 from leadline.errors import LeadlineError
 from leadline.host import proc
 
-CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_CHECKPOINT_RESTORE": 40}
+CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_CHECKPOINT_RESTORE": 40}
 AREAS = ("host", "server", "memory", "sql", "capture")
 
 
@@ -52,6 +53,10 @@ def _host_checks() -> Iterator[Check]:
     found = f"kernel.yama.ptrace_scope = {scope}" if scope else "no Yama"
     effect = "memory of processes that are not our children cannot be read"
     yield judge("host", "ptrace scope", free, found, effect, "sudo sysctl kernel.yama.ptrace_scope=0", LIMITED)
+    on_time = has_capability(CAPABILITIES["CAP_SYS_NICE"]) or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
+    found = "allowed" if on_time else "CAP_SYS_NICE is missing"
+    effect = "on a busy host passes are late, and waits for a hot row read up to 15 % low"
+    yield judge("host", "real-time priority", on_time, found, effect, "sudo leadline ...", LIMITED)
     schedstat = (proc.read_text("/proc/self/schedstat") or "").split()
     counts = len(schedstat) >= 2 and schedstat[0] != "0"
     found = "/proc/PID/schedstat counts" if counts else "/proc/PID/schedstat is absent or 0"

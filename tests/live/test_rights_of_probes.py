@@ -118,3 +118,12 @@ def test_doctor_names_what_would_map_the_memory(servers: Callable[[int], Server]
     done = leadline(user, group, capabilities, "doctor", server.pid, "--json")
     (access,) = [check for check in json.loads(done.stdout)["checks"] if (check["area"], check["name"]) == ("memory", "access")]
     assert access["command"].startswith(needs)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "found", "status"), [("", "CAP_SYS_NICE is missing", "limited"), ("sys_nice", "allowed", "ok")]
+)
+def test_doctor_says_whether_passes_are_on_time(capabilities: str, found: str, status: str) -> None:
+    done = leadline(STRANGER, STRANGER, capabilities, "doctor", "--json")
+    (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "real-time priority"]
+    assert (check["found"], check["status"]) == (found, status)
