@@ -66,6 +66,11 @@ def test_the_network_is_there_only_for_a_server_that_is_asked_over_it(dsn: str, 
     assert dsn in words_of(said["ExecStart"])
 
 
+def test_a_percent_sign_in_what_it_is_called_is_no_specifier() -> None:
+    said = unit("postgresql://%2Frun%2Fpostgresql/shop", "--to", "/var/lib/x")
+    assert said["Description"] == "leadline recorder of postgresql://%%2Frun%%2Fpostgresql/shop"
+
+
 def test_the_host_needs_no_capability_and_has_a_user_of_its_own() -> None:
     said = unit("--host", "--to", "/var/lib/host")
     assert (said["DynamicUser"], said["AmbientCapabilities"], said["CapabilityBoundingSet"]) == ("yes", "", "")
