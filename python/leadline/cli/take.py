@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from leadline.cli.net.wire import filter_of, filter_option
 from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 from leadline.units import seconds_of
+
+if TYPE_CHECKING:
+    from leadline.capture.manifest import Manifest
 
 
 def parse_rate(text: str) -> float:
@@ -124,11 +128,16 @@ def command(
     loss = manifest.probe(main).loss
     missed = f", {loss['ticks_missed']} missed" if loss.get("ticks_missed") else ""
     seen = f"{cost.window_s or 0:.1f} s, {loss.get('ticks_taken', 0)} {word}{missed}"
+    _print_capture(path, manifest, seen, f", own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", as_json=as_json)
+
+
+def _print_capture(path: Path, manifest: Manifest, seen: str, cost: str = "", *, as_json: bool) -> None:
+    """seen: what it has, for the logbook, too."""
     summarise(f"{manifest.target.name}: {seen}")
     if as_json:
         click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
         return
-    click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", err=True)
+    click.echo(f"{path}: {seen}{cost}", err=True)
     click.echo(f"next: leadline show {path}", err=True)
 
 
@@ -153,9 +162,4 @@ def _take_window(directory: Path | None, between: tuple[str, str] | None, out: P
     path = take_window(directory, *window(*between, datetime.now().astimezone()), out, overwrite=overwrite)
     manifest = read_manifest(path)
     seen = f"{manifest.clock.window_s or 0:.1f} s, {len(manifest.options['pieces'])} pieces of {directory}"
-    summarise(f"{manifest.target.name}: {seen}")
-    if as_json:
-        click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
-        return
-    click.echo(f"{path}: {seen}", err=True)
-    click.echo(f"next: leadline show {path}", err=True)
+    _print_capture(path, manifest, seen, as_json=as_json)
