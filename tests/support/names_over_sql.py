@@ -66,6 +66,10 @@ class NamesOverSql:
         query = "select quote_ident(attname) from pg_attribute where attrelid = %s and attnum = %s and not attisdropped"
         return self._one(query, relid, attnum)
 
+    def columns(self, relid: int) -> list[str | None]:
+        query = "select array_agg(case when not attisdropped then quote_ident(attname) end order by attnum) from pg_attribute"
+        return self._one(f"{query} where attrelid = %s and attnum > 0", relid) or []
+
     def collation(self, oid: int) -> str:
         return self._one(OF_OIDS["collation"], oid)
 

@@ -6,30 +6,27 @@ that is not a node tree NotATree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from leadline.engines.postgres.salvage.constants import literal
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten
+from leadline.engines.postgres.salvage.node_names import Names, NotWritten, bounded
 from leadline.engines.postgres.salvage.node_trees import Node, NotATree, parse_node, parse_nodes
+from leadline.engines.postgres.salvage.queries import Queries
 from leadline.engines.postgres.salvage.scalars import RelationScope, Scalars, Scope, TriggerScope
 
 __all__ = ["Names", "NotATree", "NotWritten", "expression", "expressions", "partition_bound", "trigger_condition"]
 
-T = TypeVar("T")
 BOUND_ENDS = {-1: "MINVALUE", 1: "MAXVALUE"}
 
 
 def expression(tree_text: str, names: Names, relid: int | None = None) -> str:
     """One expression; `relid`: the table whose columns it uses. A key of an index or partitioning stands in parentheses around it."""
-    return bounded(lambda: Scalars(names, _scopes(names, relid)).write(parse_node(tree_text), implicit=False))
+    return bounded(lambda: Queries(names, _scopes(names, relid)).write(parse_node(tree_text), implicit=False))
 
 
 def expressions(tree_text: str, names: Names, relid: int | None = None) -> list[str]:
     """A list of them: the expressions of an index, a partition key or extended statistics, the defaults of a function's last arguments."""
 
     def write() -> list[str]:
-        scalars = Scalars(names, _scopes(names, relid))
+        scalars = Queries(names, _scopes(names, relid))
         return [scalars.write(node, implicit=False) for node in parse_nodes(tree_text)]
 
     return bounded(write)
@@ -43,14 +40,6 @@ def trigger_condition(tree_text: str, names: Names, relid: int) -> str:
 def partition_bound(tree_text: str, names: Names) -> str:
     """From FOR VALUES on, or DEFAULT."""
     return bounded(lambda: _bound(parse_node(tree_text), names))
-
-
-def bounded(write: Callable[[], T]) -> T:
-    """What is nested deeper than Python goes is not written."""
-    try:
-        return write()
-    except RecursionError:
-        raise NotWritten("the tree is nested too deeply") from None
 
 
 def _scopes(names: Names, relid: int | None) -> list[Scope]:

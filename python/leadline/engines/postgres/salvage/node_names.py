@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class NotWritten(Exception):
@@ -27,11 +30,13 @@ class Names(Protocol):
     def type_name(self, oid: int, typmod: int = -1) -> str:
         """As format_type prints it: `character varying(10)`; without a length `bpchar` and `"bit"`, as their other names mean length 1."""
 
-    def relation(self, oid: int) -> str:
-        """With its schema, also of pg_catalog."""
+    def relation(self, oid: int) -> str: ...
 
     def column(self, relid: int, attnum: int) -> str:
         """NotWritten for a dropped column."""
+
+    def columns(self, relid: int) -> list[str | None]:
+        """All columns, in order, None for each dropped one."""
 
     def collation(self, oid: int) -> str: ...
 
@@ -56,3 +61,11 @@ def string(text: str) -> str:
     """A literal that means the same with any setting of standard_conforming_strings."""
     escaped = text.replace("'", "''")
     return f"E'{escaped}'".replace("\\", "\\\\") if "\\" in text else f"'{escaped}'"
+
+
+def bounded(write: Callable[[], T]) -> T:
+    """What is nested deeper than Python goes is not written."""
+    try:
+        return write()
+    except RecursionError:
+        raise NotWritten("the tree is nested too deeply") from None

@@ -74,6 +74,9 @@ class Scope(Protocol):
 
     def whole_row(self, var: Node) -> str: ...
 
+    def table_names(self) -> set[str]:
+        """Names that a query inside must not give to something else."""
+
 
 class RelationScope:
     """One table, and its columns by their names alone; inside a subquery with the table's."""
@@ -89,6 +92,9 @@ class RelationScope:
     def whole_row(self, var: Node) -> str:
         self._check(var)
         return f"{self._names.relation(self._relid)}.*"
+
+    def table_names(self) -> set[str]:
+        return {last_part(self._names.relation(self._relid))}
 
     def _check(self, var: Node) -> None:
         if var.number("varno") != self._varno:
@@ -107,11 +113,22 @@ class TriggerScope:
     def whole_row(self, var: Node) -> str:
         return f"{self._row(var)}.*"
 
+    def table_names(self) -> set[str]:
+        return {"old", "new"}
+
     def _row(self, var: Node) -> str:
         rows = {1: "old", 2: "new"}
         if var.number("varno") not in rows:
             raise NotWritten("VAR is neither of the old nor of the new row")
         return rows[var.number("varno")]
+
+
+def last_part(qualified: str) -> str:
+    """The name without its schema."""
+    found = re.search(r'(?:"(?:[^"]|"")*"|[^."]+)$', qualified)
+    if found is None:
+        raise NotWritten(f"{qualified} is not a name")
+    return found[0]
 
 
 def column_name(names: Names, relid: int, attnum: int) -> str:
@@ -178,6 +195,12 @@ class Scalars:
         if writer is None:
             raise NotWritten(f"{node.name} is not known")
         return writer(node)
+
+    def item(self, node: Node, implicit: bool = True) -> str:
+        """One of a list where the whole row of a table would be taken for its columns."""
+        text = self.write(node, implicit)
+        is_row = node.name == "VAR" and node.number("varattno") == 0
+        return f"{text}::{self.names.type_name(node.number('vartype'))}" if is_row else text
 
     def sublink(self, node: Node) -> str:
         raise NotWritten("SUBLINK has a query, where none can be")
@@ -264,7 +287,7 @@ class Scalars:
     def _scalar_array(self, node: Node) -> str:
         left, right = self._pair(node)
         array = self.write(right)
-        if right.name == "SUBLINK":  # without a cast it would be a list of rows
+        if right.name == "SUBLINK" and not array.startswith("ARRAY"):  # without a cast it would be a list of rows
             array = f"{array}::{self.names.type_name(self.type_of(right))}"
         quantifier = "ANY" if node.truth("useOr") else "ALL"
         return f"({self.write(left)} {self.operator(node.number('opno'))} {quantifier} ({array}))"
@@ -417,11 +440,11 @@ class Scalars:
     def _row(self, node: Node) -> str:
         args, kind = node.nodes("args"), node.number("row_typeid")
         if kind == RECORD:
-            return f"ROW({', '.join(self.write(arg) for arg in args)})"
+            return f"ROW({', '.join(self.item(arg) for arg in args)})"
         fields = self.names.fields(kind)
         if fields is None or len(args) > len(fields):
             raise NotWritten(f"ROW is of type {kind}, whose columns are not known")
-        written = [self.write(arg) for arg, field in zip(args, fields) if field is not None]
+        written = [self.item(arg) for arg, field in zip(args, fields) if field is not None]
         written += ["NULL" for field in fields[len(args) :] if field is not None]
         text = f"ROW({', '.join(written)})"
         return f"{text}::{self.names.type_name(kind)}" if node.number("row_format") == CAST else text
