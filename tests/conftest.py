@@ -168,15 +168,19 @@ class Server:
         subprocess.run([find_pgbench(), "-i", "-q", "-s", str(scale), self.dsn], check=True, capture_output=True, timeout=120)
 
 
-def find_pgbench() -> str:
-    """A pgbench: the host's, else the wheel's. Either drives all majors."""
+def find_client(program: str) -> str:
+    """pgbench or psql: the host's, else the wheel's. Either drives all majors."""
     for found in [*reversed(host_dirs()), *wheel_dirs()]:
-        if (found.bin_dir / "pgbench").is_file():
-            return str(found.bin_dir / "pgbench")
-    on_path = shutil.which("pgbench")
+        if (found.bin_dir / program).is_file():
+            return str(found.bin_dir / program)
+    on_path = shutil.which(program)
     if on_path is None:
-        no_oracle("pgbench is not installed")
+        no_oracle(f"{program} is not installed")
     return on_path
+
+
+def find_pgbench() -> str:
+    return find_client("pgbench")
 
 
 def fetched_or_skip(major: int) -> Fetched:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leadline.errors import LeadlineError, cannot_be_written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path  # not when a command starts
 
 MANIFEST = "manifest.json"
@@ -20,20 +20,21 @@ EXISTS = "the output already exists"
 FORCE_HELP = "Replace the output if it already exists."
 
 
-def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
+def make_room(path: Path, *, overwrite: bool, capture: bool = False, marks: Collection[str] = ()) -> None:
     """Returns when `path` may be written. Whoever writes it replaces what is there: a file when the new one is whole, a capture when it
     holds the lock (capture/directory.py).
 
-    capture: a capture directory will be written, else a file.
+    capture: a capture directory will be written, else a file. marks: another directory will be; the files by which it is known.
     Raises LeadlineError: something is there and overwrite is false, or it is something else.
     """
     if not path.exists() and not path.is_symlink():
         return
-    if capture and path.is_dir() and not any(path.iterdir()):
+    known_by = (MANIFEST,) if capture else marks
+    if known_by and path.is_dir() and not any(path.iterdir()):
         return
-    replaceable = (path / MANIFEST).is_file() if capture else path.is_file()
+    replaceable = all((path / mark).is_file() for mark in known_by) if known_by else path.is_file()
     if not replaceable:
-        kind = "a capture" if capture else "a file"
+        kind = "a capture" if capture else "what this command writes" if marks else "a file"
         detail = f"it is not {kind}, so --force does not replace it"
         raise LeadlineError("usage", EXISTS, detail=detail, hint="write to another place with -o", where=str(path))
     if not overwrite:

@@ -85,6 +85,7 @@ LINES = {
     "wal page-at": "{data} {file_of_t} 0 {lsn} -o {new}",
     "wal apply": "{backup}/{file_of_t} --wal {data} --to {lsn} -o {new}",
     "recover": "{data} --plan",
+    "salvage": "{data} -o {new}",
     "net echo": "--serve :0 --for 200ms",
     "net rtt": "{echo} --for 200ms",
     "net dbping": "{dsn} --connects 2 --count 10",

@@ -40,6 +40,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "wal page-at": (["wal", "page-at", "DATA", "OF_WRITTEN", "0", "LSN_NOW"], "page"),
     "wal apply": (["wal", "apply", "BACKUP/OF_WRITTEN", "--wal", "DATA", "--to", "LSN_NOW"], "table"),
     "recover": (["recover", "CRASHED"], "out.leadline"),
+    "salvage": (["salvage", "DATA", "--database", "template1"], "saved"),
     "load import pgbench": (["load", "import", "pgbench", "PGBENCH_LOG"], "out.leadline"),
     "load import fio": (["load", "import", "fio", f"{REPORTS}/fio.json"], "out.leadline"),
     "load import sysbench": (["load", "import", "sysbench", f"{REPORTS}/sysbench.txt"], "out.leadline"),

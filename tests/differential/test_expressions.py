@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server
-from leadline.engines.postgres.salvage.expressions import (
+from leadline.files.salvage.expressions import (
     NotATree,
     NotWritten,
     expression,

@@ -281,6 +281,37 @@ def test_columns_that_are_stored_nowhere_are_left_out_and_named(tmp_path: Path, 
         assert "this is an unlogged table: CHECKPOINT does not write it" in capsys.readouterr().err
 
 
+def test_columns_are_chosen_and_ordered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(18, autovacuum=False) as server, server.connect(dbname="postgres") as connection:
+        connection.execute('create table wide (a int, gone int, "b,c" text, v int generated always as (a * 2) virtual, d bytea)')
+        connection.execute("insert into wide select g, g, repeat('w', 3000 * g) from generate_series(1, 2) g")
+        connection.execute("alter table wide drop column gone, add later int default 9")
+        connection.execute("checkpoint")
+        line = ["rows", str(server.private.data_dir), "wide", "--database", "postgres", "--columns"]
+        chosen = 'later,"b,c",a'
+        expected = told(connection, 'select ctid, later, "b,c", a from wide')
+        assert run([*line, chosen, "--json"]) == 0
+        assert [list(row.values()) for row in json.loads(capsys.readouterr().out)] == expected
+        assert run([*line, chosen, "-o", str(tmp_path / "w.csv")]) == 0
+        with (tmp_path / "w.csv").open(newline="") as file:
+            assert list(csv.reader(file)) == [["ctid", "later", "b,c", "a"], *expected]
+        assert run([*line, chosen, "-o", str(tmp_path / "w.parquet")]) == 0
+        import duckdb
+
+        read = duckdb.connect().execute(f"select * from '{tmp_path / 'w.parquet'}'").fetchall()
+        assert [[str(value) for value in row] for row in read] == expected
+        for wrong, message in {
+            "a,nothing": "public.wide has no column nothing",
+            "a,a": "column a is given twice",
+            "v": "no row of public.wide stores a value of v: the server computes it",
+            "gone": "public.wide has no column gone",
+        }.items():
+            capsys.readouterr()
+            assert run([*line, wrong, "--json"]) == 2
+            error = json.loads(capsys.readouterr().out)["error"]
+            assert (error["message"], error["detail"]) == (message, "columns: a, b,c, d, later")
+
+
 @pytest.mark.parametrize(
     ("files", "kind"),
     [({}, "invalid"), ({"PG_VERSION": "12\n"}, "unsupported"), ({"PG_VERSION": "18\n"}, "not_found")],

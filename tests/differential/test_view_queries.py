@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server
-from leadline.engines.postgres.salvage.expressions import NotATree, NotWritten, expression
-from leadline.engines.postgres.salvage.queries import function_body, view_query
+from leadline.files.salvage.expressions import NotATree, NotWritten, expression
+from leadline.files.salvage.queries import function_body, view_query
 from names_over_sql import NamesOverSql
 from servers import MAJORS
 

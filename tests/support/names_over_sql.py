@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import Server
 from leadline._core.rows import ValueTexts
-from leadline.engines.postgres.salvage.node_names import NotWritten
+from leadline.files.salvage.node_names import NotWritten
 
 QUALIFIED = "case when n.nspname = 'pg_catalog' then '' else quote_ident(n.nspname) || '.' end"
 

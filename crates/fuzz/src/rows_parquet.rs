@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use leadline_rows::export::{export, provenance_values};
+use leadline_rows::export::{export, provenance_values, Which};
 use leadline_rows::{Beside, Row, RowScan};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -27,7 +27,7 @@ pub fn rows_parquet(data: &[u8]) -> &'static str {
         Ok(())
     };
     let scanned = scan_to_end();
-    let written = export(&mut exported, &out, threads, &mut |done, all| {
+    let written = export(&mut exported, &out, Which::All, threads, &mut |done, all| {
         assert!(done <= all, "block {done} of {all}");
         true
     });

@@ -111,7 +111,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(replay::restore, module)?)?;
         module.add_function(wrap_pyfunction!(replay::run, module)?)
     })?;
-    submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
+    submodule(core, "rows", |module| {
+        module.add_class::<rows::RowScan>()?;
+        module.add_class::<rows::ValueTexts>()
+    })?;
     submodule(core, "storage", |module| {
         module.add_function(wrap_pyfunction!(storage::layout, module)?)?;
         module.add_function(wrap_pyfunction!(storage::loads, module)?)?;

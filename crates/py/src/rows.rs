@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use leadline_rows::export::Which;
 use leadline_rows::{export, Encoding, RowScan as Scan};
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
@@ -55,15 +57,20 @@ pub(crate) struct RowScan {
 #[pymethods]
 impl RowScan {
     #[new]
-    #[pyo3(signature = (path, *, relation=None, database=None, dead=false))]
+    #[pyo3(signature = (path, *, relation=None, database=None, dead=false, columns=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         relation: Option<String>,
         database: Option<String>,
         dead: bool,
+        columns: Option<Vec<String>>,
     ) -> Result<RowScan, Error> {
-        let open = || Scan::open(&path, relation.as_deref(), database.as_deref(), dead);
+        let (relation, database) = (relation.as_deref(), database.as_deref());
+        let open = || match &columns {
+            Some(columns) => Scan::open_columns(&path, relation, database, dead, columns),
+            None => Scan::open(&path, relation, database, dead),
+        };
         Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
     }
 
@@ -147,15 +154,23 @@ impl RowScan {
         Ok(py.detach(next)?)
     }
 
-    /// Writes all rows; how many, and the columns that are text since their type in the file does not hold all their values.
+    /// Writes rows; how many, and the columns that are text since their type in the file does not hold all their values.
     /// `progress` gets blocks done and blocks there are, and may raise to end it.
+    #[pyo3(signature = (out, threads, progress, which="all"))]
     fn export(
         &self,
         py: Python<'_>,
         out: PathBuf,
         threads: usize,
         progress: Option<Py<PyAny>>,
+        which: &str,
     ) -> PyResult<(u64, Vec<String>)> {
+        let which = match which {
+            "all" => Which::All,
+            "sure" => Which::Sure,
+            "doubtful" => Which::Doubtful,
+            _ => return Err(PyValueError::new_err(format!("which rows is {which:?}"))),
+        };
         let mut failed = None;
         let mut go_on = |done: u32, blocks: u32| {
             let call = |py: Python<'_>| -> PyResult<()> {
@@ -165,11 +180,32 @@ impl RowScan {
             failed = Python::attach(call).err();
             failed.is_none()
         };
-        let written = py.detach(|| export::export(&mut self.scan.lock(), &out, threads, &mut go_on));
+        let written = py.detach(|| export::export(&mut self.scan.lock(), &out, which, threads, &mut go_on));
         match failed {
             Some(failed) => Err(failed),
             None => Ok(written.map(|w| (w.rows, w.as_text)).map_err(Error::from)?),
         }
+    }
+}
+
+/// Values that are in no row.
+#[pyclass(frozen, module = "leadline._core.rows")]
+pub(crate) struct ValueTexts {
+    texts: Mutex<leadline_rows::ValueTexts>,
+}
+
+#[pymethods]
+impl ValueTexts {
+    #[new]
+    #[pyo3(signature = (data_dir, database=None))]
+    fn new(py: Python<'_>, data_dir: PathBuf, database: Option<String>) -> Result<ValueTexts, Error> {
+        let open = || leadline_rows::ValueTexts::open(&data_dir, database.as_deref());
+        Ok(ValueTexts { texts: Mutex::new(py.detach(open)?) })
+    }
+
+    /// As the server prints it; None when it is none of its type.
+    fn text(&self, oid: u32, value: &[u8]) -> Result<Option<String>, Error> {
+        Ok(self.texts.lock().text(oid, value)?)
     }
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypedDict, final, type_check_only
 
-__all__ = ["RowScan"]
+__all__ = ["RowScan", "ValueTexts"]
 
 @type_check_only
 class RowsDescription(TypedDict):
@@ -71,8 +71,17 @@ class RowScan:
     Raises kinds usage, not_found, rights, unsupported, storage, invalid.
     """
 
-    def __new__(cls, path: str, *, relation: str | None = None, database: str | None = None, dead: bool = False) -> RowScan:
-        """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too."""
+    def __new__(
+        cls,
+        path: str,
+        *,
+        relation: str | None = None,
+        database: str | None = None,
+        dead: bool = False,
+        columns: list[str] | None = None,
+    ) -> RowScan:
+        """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too. columns: only
+        these, in this order."""
 
     def describe(self) -> RowsDescription: ...
     def provenance(self) -> list[str]:
@@ -82,5 +91,19 @@ class RowScan:
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""
 
-    def export(self, out: str, threads: int, progress: Callable[[int, int], None] | None) -> tuple[int, list[str]]:
-        """Writes all rows into OUT.csv or OUT.parquet; how many, and columns that are text since not all values fit their type."""
+    def export(
+        self, out: str, threads: int, progress: Callable[[int, int], None] | None, which: str = "all"
+    ) -> tuple[int, list[str]]:
+        """Writes rows into OUT.csv, OUT.parquet or OUT.copy; how many, and columns that are text since not all values fit their type.
+
+        which: all; of CSV also sure, those that are whole and visible with nothing beside their columns, or doubtful, the others. Into
+        OUT.copy, as COPY writes text, only sure.
+        """
+
+@final
+class ValueTexts:
+    """Prints values that are in no row, such as the constants of a stored expression. Raises as RowScan does."""
+
+    def __new__(cls, data_dir: str, database: str | None = None) -> ValueTexts: ...
+    def text(self, oid: int, value: bytes) -> str | None:
+        """A value of the type with this OID, without a length word, as the server prints it; None when it is none of its type."""

@@ -57,6 +57,7 @@ GROUPS = {
         "alter": "Find and rewrite the rows that ALTER TABLE left in an old form.",
         "wal": "Read PostgreSQL WAL: what is in it and what it costs.",
         "recover": "Replay the WAL of a crashed server or a backup, page by page.",
+        "salvage": "Bring a dead cluster's data home: SQL, and a file per table.",
     },
     "Measure the network": {
         "net": "Measure round trips, logins and fetches, and simulate latency.",

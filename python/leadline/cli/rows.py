@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 BATCH = 2000  # rows that a table's columns are measured by
 
 
+def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str] | None:
+    """Separated by commas; those with a comma in them are quoted."""
+    return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
+
+
 @click.command(
     "rows",
     context_settings=SETTINGS,
@@ -26,6 +32,7 @@ BATCH = 2000  # rows that a table's columns are measured by
 Examples:
   leadline rows /var/lib/postgresql/18/main public.orders
   leadline rows DATA_DIR orders --database shop --dead
+  leadline rows DATA_DIR orders --columns id,total --limit 10
   leadline rows DATA_DIR orders -o orders.parquet
   leadline rows base/16384/16402 --json
   leadline rows public.orders --dsn postgres:///shop""",
@@ -34,6 +41,7 @@ Examples:
 @click.argument("relation", metavar="[REL]", required=False)
 @click.option("--database", metavar="NAME", help="Database of REL.  [default: the only one that is not a template]")
 @click.option("--dsn", metavar="DSN", help="Read PATH as the name of a table on this server (on this host).")
+@click.option("--columns", metavar="A,B", callback=_names, help="Only these columns, in this order; quote names with commas.")
 @click.option("--dead", is_flag=True, help="Also print dead row versions. Adds the columns ctid and status.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
 @force
@@ -45,6 +53,7 @@ def command(
     relation: str | None,
     database: str | None,
     dsn: str | None,
+    columns: list[str] | None,
     dead: bool,
     output: Path | None,
     force: bool,
@@ -77,9 +86,9 @@ def command(
         from leadline.files.pages.relation import place_in_server
 
         path = place_in_server(dsn, str(path)).path
-    scan = RowScan(str(path), relation=relation, database=database, dead=dead)
+    scan = RowScan(str(path), relation=relation, database=database, dead=dead, columns=columns)
     about = scan.describe()
-    columns = [name for name, _ in about["columns"]]
+    printed = [name for name, _ in about["columns"]]
     around = condition.of(str(path))
     if output:
         make_room(output, overwrite=force)
@@ -110,12 +119,12 @@ def command(
     elif form == "csv":
         _print_csv(scan, threads or threads_here())
     elif form == "json":
-        found = (_as_dict(names + columns, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
+        found = (_as_dict(names + printed, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
         print_json_list(chain(found, unreadable.as_rows(scan)))
     else:
         count = 0
         for names, rows in _batches(scan, limit):
-            click.echo(to_table(names + columns, rows))
+            click.echo(to_table(names + printed, rows))
             count += len(rows)
         if text := stopped_at(limit, count):
             click.echo(text, err=True)

@@ -42,6 +42,16 @@ def _number(status: RowsStatus, key: str) -> int:
     return int(status[key])  # type: ignore[literal-required]
 
 
+def losses(status: RowsStatus) -> list[str]:
+    """What is lost of the table itself, a line each."""
+    return [_loss(status, key) for key in LOSSES if _number(status, key)]
+
+
+def _loss(status: RowsStatus, key: str) -> str:
+    thing, what = LOSSES[key]
+    return f"{count(_number(status, key), thing)} {what.format_map(status)}"
+
+
 def lines(about: RowsDescription, status: RowsStatus, around: Condition | None) -> Iterator[str]:
     """For stderr."""
     for remark in around["remarks"] if around else []:
@@ -56,9 +66,9 @@ def lines(about: RowsDescription, status: RowsStatus, around: Condition | None) 
         yield f"note: this is an unlogged table: {UNLOGGED[around['server'] == 'running']}"
     for line in status["catalog_damage"]:
         yield f"warning: the catalog is damaged: {line}"
-    for key, (thing, what) in LOSSES.items():
-        if number := _number(status, key):
-            yield f"warning: {count(number, thing)} {what.format_map(status)}"
+    for key in LOSSES:
+        if _number(status, key):
+            yield f"warning: {_loss(status, key)}"
             if key == "unknown_rows":
                 yield from (f"  reason: {why}" for why in status["unknown_why"])
     if number := status["zero_pages"]:  # a server that did not stop may just not have written them yet

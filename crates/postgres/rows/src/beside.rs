@@ -8,6 +8,8 @@ use crate::value::Text;
 /// Which columns these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
+    /// Nothing: the rows are to be loaded into a table.
+    Nothing,
     /// Where a row is.
     Place,
     /// And its status: there are rows of which it is not known.
@@ -57,6 +59,7 @@ impl Beside {
     pub(crate) fn facts(self) -> &'static [Fact] {
         use Fact::{Block, Ctid, File, Lp, Status, Xmax, Xmin};
         match self {
+            Beside::Nothing => &[],
             Beside::Place => &[Ctid],
             Beside::Status => &[Ctid, Status],
             Beside::All => &[Ctid, File, Block, Lp, Xmin, Xmax, Status],

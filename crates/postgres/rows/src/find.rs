@@ -25,16 +25,26 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
         }
         return by_file(path);
     }
-    let dir = DataDir::salvage(path)?;
-    let database = choose(&dir, databases(&dir)?, database)?;
-    let mut catalog = open(&dir, &database)?;
+    let (mut catalog, datname) = named_catalog(path, database)?;
     let Some(relation) = relation else {
         return Err(Error::new(Kind::Usage, "no table given")
-            .detail(format!("tables in database {}: {}", database.datname, some_names(&catalog)))
+            .detail(format!("tables in database {datname}: {}", some_names(&catalog)))
             .hint("use: leadline rows DATA_DIR [SCHEMA.]TABLE"));
     };
-    let oid = by_name(&mut catalog, relation, &database.datname)?;
+    let oid = by_name(&mut catalog, relation, &datname)?;
     Ok((catalog, oid))
+}
+
+/// The catalog of a database; without a name, of the only one that is no template.
+pub(crate) fn database_catalog(data_dir: &Path, database: Option<&str>) -> Result<Catalog> {
+    named_catalog(data_dir, database).map(|(catalog, _)| catalog)
+}
+
+/// The same, and how the database is called.
+fn named_catalog(data_dir: &Path, database: Option<&str>) -> Result<(Catalog, String)> {
+    let dir = DataDir::salvage(data_dir)?;
+    let database = choose(&dir, databases(&dir)?, database)?;
+    Ok((open(&dir, &database)?, database.datname))
 }
 
 fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {

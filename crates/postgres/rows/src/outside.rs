@@ -33,9 +33,14 @@ pub(crate) struct Outside {
 
 impl Outside {
     pub(crate) fn new(relation: &Arc<Relation>) -> Outside {
-        let columns = relation.attributes.iter().filter(|(_, column)| column.is_some());
+        let mut missing = vec![None; relation.columns.len()];
+        for (attribute, column) in &relation.attributes {
+            if let Some(place) = column.and_then(|column| missing.get_mut(column)) {
+                place.clone_from(&attribute.missing);
+            }
+        }
         Outside {
-            missing: columns.map(|(attribute, _)| attribute.missing.clone()).collect(),
+            missing,
             relation: Arc::clone(relation),
             toast: HashMap::new(),
             value: Vec::new(),

@@ -14,7 +14,7 @@ use crate::toast_places::Places;
 use crate::tuple::Storage;
 use crate::value::Types;
 use leadline_datadir::DataDir;
-use leadline_errors::Result;
+use leadline_errors::{Error, Kind, Result};
 use parking_lot::Mutex;
 
 /// A column of the rows.
@@ -107,6 +107,30 @@ impl Relation {
             catalog,
             toast: Mutex::default(),
         })
+    }
+
+    /// Leaves out all columns but these, and puts them in this order.
+    pub(crate) fn keep(&mut self, names: &[String]) -> Result<()> {
+        let mut kept: Vec<usize> = Vec::with_capacity(names.len());
+        for name in names {
+            let wrong = |message: String| {
+                let all: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+                Err(Error::new(Kind::Usage, message).detail(format!("columns: {}", all.join(", "))))
+            };
+            match self.columns.iter().position(|c| c.name == *name) {
+                None if self.virtual_columns.contains(name) => {
+                    return wrong(format!("no row of {} stores a value of {name}: the server computes it", self.name));
+                }
+                None => return wrong(format!("{} has no column {name}", self.name)),
+                Some(at) if kept.contains(&at) => return wrong(format!("column {name} is given twice")),
+                Some(at) => kept.push(at),
+            }
+        }
+        self.columns = kept.iter().map(|at| self.columns[*at].clone()).collect();
+        for (_, column) in &mut self.attributes {
+            *column = column.and_then(|old| kept.iter().position(|at| *at == old));
+        }
+        Ok(())
     }
 
     /// What is wrong with the catalogs that it was read through.

@@ -39,9 +39,29 @@ impl RowScan {
     /// # Errors
     /// When there is no such thing, it is not clear which one is meant, or it cannot be read.
     pub fn open(path: &Path, relation: Option<&str>, database: Option<&str>, dead: bool) -> Result<RowScan> {
-        let relation = Arc::new(Relation::open(path, relation, database)?);
+        Ok(RowScan::new(Relation::open(path, relation, database)?, dead))
+    }
+
+    /// The same, of some columns, in the order given.
+    ///
+    /// # Errors
+    /// As `open`, and when there is no such column.
+    pub fn open_columns(
+        path: &Path,
+        relation: Option<&str>,
+        database: Option<&str>,
+        dead: bool,
+        columns: &[String],
+    ) -> Result<RowScan> {
+        let mut relation = Relation::open(path, relation, database)?;
+        relation.keep(columns)?;
+        Ok(RowScan::new(relation, dead))
+    }
+
+    fn new(relation: Relation, dead: bool) -> RowScan {
+        let relation = Arc::new(relation);
         let texts = Texts::new(&relation);
-        Ok(RowScan {
+        RowScan {
             unread: Unread::default().and_end_of(&relation.heap),
             decoder: Decoder::new(&relation, dead),
             relation,
@@ -49,7 +69,7 @@ impl RowScan {
             beside: if dead { Beside::All } else { Beside::Place },
             block: 0,
             texts,
-        })
+        }
     }
 
     /// schema.name

@@ -1,4 +1,4 @@
-//! Rows into a file: CSV, or Parquet with the types that Parquet has (`columns`).
+//! Rows into a file: CSV, text as COPY has it, or Parquet with the types that Parquet has (`columns`).
 //!
 //! Blocks are decoded by several threads and written in order. What is in memory does not depend on the relation's size: for
 //! each thread the file handles, one group of rows that is being made and two that wait.
@@ -6,7 +6,7 @@
 mod bits;
 mod chunk;
 mod columns;
-mod csv;
+mod copy;
 mod dictionary;
 mod in_order;
 mod packed;
@@ -24,6 +24,7 @@ use crate::beside::{ctid, Beside, Fact};
 use crate::decode::Unread;
 use crate::scan::{Row, RowScan};
 use crate::value::Text;
+use copy::Form;
 use in_order::Plan;
 use leadline_errors::{Error, Kind, Result};
 
@@ -55,28 +56,52 @@ pub struct Exported {
     pub as_text: Vec<String>,
 }
 
+/// Which rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All, beside them where each is.
+    All,
+    /// Those that are whole and visible, and nothing beside their columns: to be loaded into a table.
+    Sure,
+    /// The others: a value is lost, or nothing tells whether the row is visible. Their status is beside them.
+    Doubtful,
+}
+
 /// Called with blocks done and blocks there are; may end the export.
 pub type GoOn<'f> = &'f mut dyn FnMut(u32, u32) -> bool;
 
-/// Writes all rows, from the first block on.
+/// Writes rows, from the first block on. Into Parquet all of them.
 ///
 /// # Errors
 /// When a file cannot be read or written. What was written until then is removed.
-pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -> Result<Exported> {
+pub fn export(scan: &mut RowScan, out: &Path, which: Which, threads: usize, go_on: GoOn<'_>) -> Result<Exported> {
     let kind = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    if kind != "csv" && kind != "parquet" {
+    let loads = kind == "copy" && which == Which::Sure;
+    if kind != "csv" && kind != "parquet" && !loads {
         return Err(Error::new(Kind::Usage, "the output name must end in .csv or .parquet").at(out));
+    }
+    if which != Which::All && kind == "parquet" {
+        return Err(Error::new(Kind::Usage, "rows cannot be left out of Parquet").at(out));
     }
     // What is there under the name is replaced when all is written, not before.
     let mut partial = out.as_os_str().to_owned();
     partial.push(".partial");
     let partial = Path::new(&partial);
     let file = part::take(partial)?;
-    let mut beside = scan.beside;
+    let mut beside = match which {
+        Which::All => scan.beside,
+        Which::Sure => Beside::Nothing,
+        Which::Doubtful => Beside::Status,
+    };
     let written = loop {
         scan.relation.types.forget_faults();
-        let job = Job { scan, beside, file: &file, out: partial, threads: threads.max(1), needs_status: false.into() };
-        let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
+        let job =
+            Job { scan, beside, which, file: &file, out: partial, threads: threads.max(1), needs_status: false.into() };
+        let written = match kind.as_str() {
+            "csv" => copy::write(&job, Form::Csv, go_on),
+            "copy" => copy::write(&job, Form::Text, go_on),
+            _ => parquet::write(&job, go_on),
+        };
         // The columns of a file are said before its first row: it is begun again.
         if !job.needs_status.into_inner() {
             break written;
@@ -100,6 +125,7 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
 struct Job<'s> {
     scan: &'s RowScan,
     beside: Beside,
+    which: Which,
     /// There is a row whose status is not known, and no column for it: what was written is not to be used.
     needs_status: AtomicBool,
     file: &'s File,

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from leadline.engines.postgres.salvage.constants import INT4, RECORD, literal
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten, string
-from leadline.engines.postgres.salvage.node_trees import Node
+from leadline.files.salvage.constants import INT4, RECORD, literal
+from leadline.files.salvage.node_names import Names, NotWritten, string
+from leadline.files.salvage.node_trees import Node
 
 CALL, CAST, IMPLICIT, SYNTAX = 0, 1, 2, 3
 """How a function was written: called, as a cast, not at all, in words of its own (since 14)."""

@@ -6,11 +6,11 @@ whole is left out: its columns are written as those of the tables in it.
 
 from __future__ import annotations
 
-from leadline.engines.postgres.salvage.constants import labelled, literal
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten, bounded
-from leadline.engines.postgres.salvage.node_trees import Node, NotATree, parse, parse_nodes
-from leadline.engines.postgres.salvage.query_scopes import Entry, Kind, QueryScope
-from leadline.engines.postgres.salvage.scalars import OF_SUBLINK, Scalars, Scope, last_part, without_implicit
+from leadline.files.salvage.constants import labelled, literal
+from leadline.files.salvage.node_names import Names, NotWritten, bounded
+from leadline.files.salvage.node_trees import Node, NotATree, parse, parse_nodes
+from leadline.files.salvage.query_scopes import Entry, Kind, QueryScope
+from leadline.files.salvage.scalars import OF_SUBLINK, Scalars, Scope, last_part, without_implicit
 
 SELECT = 1
 SET_OPERATIONS = {1: "UNION", 2: "INTERSECT", 3: "EXCEPT"}

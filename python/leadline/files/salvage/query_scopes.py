@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten
-from leadline.engines.postgres.salvage.node_trees import Node
-from leadline.engines.postgres.salvage.scalars import SYSTEM_COLUMNS, last_part
+from leadline.files.salvage.node_names import Names, NotWritten
+from leadline.files.salvage.node_trees import Node
+from leadline.files.salvage.scalars import SYSTEM_COLUMNS, last_part
 
 
 class Kind(IntEnum):

@@ -6,11 +6,11 @@ that is not a node tree NotATree.
 
 from __future__ import annotations
 
-from leadline.engines.postgres.salvage.constants import literal
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten, bounded
-from leadline.engines.postgres.salvage.node_trees import Node, NotATree, parse_node, parse_nodes
-from leadline.engines.postgres.salvage.queries import Queries
-from leadline.engines.postgres.salvage.scalars import RelationScope, Scalars, Scope, TriggerScope
+from leadline.files.salvage.constants import literal
+from leadline.files.salvage.node_names import Names, NotWritten, bounded
+from leadline.files.salvage.node_trees import Node, NotATree, parse_node, parse_nodes
+from leadline.files.salvage.queries import Queries
+from leadline.files.salvage.scalars import RelationScope, Scalars, Scope, TriggerScope
 
 __all__ = ["Names", "NotATree", "NotWritten", "expression", "expressions", "partition_bound", "trigger_condition"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from leadline.engines.postgres.salvage.node_names import Names, NotWritten, string
-from leadline.engines.postgres.salvage.node_trees import Node
+from leadline.files.salvage.node_names import Names, NotWritten, string
+from leadline.files.salvage.node_trees import Node
 
 BOOL, NAME, INT4, TEXT, NUMERIC, UNKNOWN, RECORD = 16, 19, 23, 25, 1700, 705, 2249
 REGCLASS, REGTYPE, REGCOLLATION = 2205, 2206, 4191

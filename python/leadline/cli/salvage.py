@@ -1,0 +1,102 @@
+"""leadline salvage: the databases of a dead cluster, from its files into a new server."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+
+if TYPE_CHECKING:
+    from leadline.files.salvage.salvage import Database
+
+SHOWN = 20  # of what could not be written
+
+
+@click.command(
+    "salvage",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline salvage /var/lib/postgresql/18/main -o saved
+  leadline salvage DATA_DIR -o saved --database shop --format csv""",
+)
+@click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Directory to write.")
+@force
+@click.option(
+    "--database", "databases", multiple=True, metavar="NAME",
+    help="Only this database; may be repeated.  [default: all but templates]",
+)  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(["copy", "csv"]), default="copy", show_default=True,
+    help="Form of the rows: COPY text, or CSV with a header.",
+)  # fmt: skip
+@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    data_dir: Path, output: Path, databases: tuple[str, ...], form: str, threads: int | None, force: bool, as_json: bool
+) -> int:
+    """Bring a dead cluster's data home: SQL, and a file per table.
+
+    No server is needed. DATA_DIR is a data directory of PostgreSQL 13 to 18 that no server starts on any more. leadline writes
+    schema.sql, constraints.sql and a file of rows for each table; psql loads them into a new server. What cannot be read or
+    written is named, with the reason, in DIR/manifest.json. Rows that are not whole, or of which nothing tells whether they are
+    visible, are not loaded: they are in DIR/DATABASE/doubtful. Passwords are not written. If the WAL is there, run leadline
+    recover on a copy first: it brings the files to their last state.
+    Exit code 0: everything was read and written; 1: something is missing, see the manifest; 2: error.
+    """
+    from dataclasses import asdict
+
+    from leadline.book.recorder import current
+    from leadline.files import condition
+    from leadline.files.salvage.salvage import GLOBALS, MANIFEST, salvage
+    from leadline.files.wal import threads_here
+    from leadline.output import to_json
+    from leadline.progress import TerminalLine
+    from leadline.replacing import make_room
+
+    make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
+    around = condition.of(str(data_dir))
+    current().artifact("salvage", output)
+    line = TerminalLine()
+
+    def progress(table: str, done: int, blocks: int) -> None:
+        line.share(done, blocks, f"{table}: {done} of {blocks} blocks")
+
+    try:
+        found = salvage(data_dir, output, databases, form, threads or threads_here(), progress)
+    finally:
+        line.done()
+    rows = sum(each.rows for each in found)
+    current().summary(f"{rows} rows of {len(found)} databases")
+    if as_json:
+        made: dict[str, Any] = {"folder": str(output), "databases": [asdict(each) for each in found]}
+        click.echo(to_json(made | {"notes": around["remarks"] if around else []}))
+    else:
+        for remark in around["remarks"] if around else []:
+            click.echo(condition.text(remark), err=True)
+        _print(found, output, GLOBALS, MANIFEST)
+    return OUTCOME_FINE if all(each.is_whole for each in found) else OUTCOME_FINDINGS
+
+
+def _print(found: list[Database], output: Path, roles: str, manifest: str) -> None:
+    for each in found:
+        click.echo(f"{each.database}: {each.objects:,} objects, {each.rows:,} rows of {len(each.tables):,} tables")
+        troubles = [f"the catalog is damaged: {text}" for text in each.catalog_losses]
+        troubles += [f"not written: {lost.what}: {lost.why}" for lost in each.lost]
+        troubles += [f"{table.table}: {text}" for table in each.tables for text in table.losses]
+        troubles += [f"{table.table}: {table.doubtful:,} rows are in {table.doubtful_file}" for table in each.tables if table.doubtful]
+        for text in troubles[:SHOWN]:
+            click.echo(f"  {text}")
+        if len(troubles) > SHOWN:
+            click.echo(f"  and {len(troubles) - SHOWN:,} more in {output / manifest}")
+    if found:
+        click.echo(f"\nTo restore:\n  psql -d postgres -f {shlex.quote(str(output / roles))}")
+    for each in found:
+        if each.database != "postgres":  # which a new cluster has
+            click.echo(f"  {each.create}")
+        click.echo(f"  (cd {shlex.quote(str(output / each.folder))} && psql -d {shlex.quote(each.database)} -f restore.sql)")

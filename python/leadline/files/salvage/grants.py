@@ -1,0 +1,85 @@
+"""Owners, comments and privileges of what is written."""
+
+from __future__ import annotations
+
+import re
+
+from leadline.files.salvage.catalog import Key, Row, elements, quoted
+from leadline.files.salvage.node_names import string
+from leadline.files.salvage.written import CATALOG_OF, Item, Writer
+
+PRIVILEGES = {
+    "r": "select", "a": "insert", "w": "update", "d": "delete", "D": "truncate", "x": "references", "t": "trigger", "m": "maintain",
+    "X": "execute", "U": "usage", "C": "create", "c": "connect", "T": "temporary", "s": "set", "A": "alter system",
+}  # fmt: skip
+"""Letters of an aclitem (utils/acl.h)."""
+ACL = {"pg_class": "relacl", "pg_namespace": "nspacl", "pg_proc": "proacl", "pg_type": "typacl"}
+PUBLIC_BY_DEFAULT = {"pg_proc": "X", "pg_type": "U"}
+BOOTSTRAP = 10  # the superuser that initdb made: who restores owns what it owned
+ITEM = re.compile(r'((?:[^="]|"(?:[^"]|"")*")*)=([a-zA-Z*]*)/(.*)', re.DOTALL)
+
+
+def items(writer: Writer) -> list[Item]:
+    """What is set when all objects are there."""
+    found = []
+    named = {item.key: item for item in [*writer.before, *writer.after] if item.name}
+    for item in named.values():
+        if item.owner and item.owner != BOOTSTRAP:
+            writer.attempt(f"owner of {item.name}", lambda item=item: found.append(_owner(writer, item)))  # type: ignore[misc]
+    for item in named.values():
+        if item.key.catalog in ACL:
+            writer.attempt(f"privileges on {item.name}", lambda item=item: found.extend(_privileges(writer, item)))  # type: ignore[misc]
+    for row in writer.catalog.rows("pg_description"):
+        commented = named.get(Key(CATALOG_OF.get(int(row["classoid"]), ""), int(row["objoid"])))
+        if commented is not None:
+            writer.attempt(f"comment on {commented.name}", lambda row=row, item=commented: found.append(_comment(writer, row, item)))  # type: ignore[misc]
+    return found
+
+
+def _owner(writer: Writer, item: Item) -> Item:
+    return Item(item.key, "", f"alter {item.name} owner to {writer.catalog.role(item.owner)};")
+
+
+def _comment(writer: Writer, row: Row, item: Item) -> Item:
+    name = item.name
+    if number := int(row["objsubid"]):
+        name = f"column {writer.catalog.relation(item.key.oid)}.{writer.catalog.column(item.key.oid, number)}"
+    return Item(item.key, "", f"comment on {name} is {string(row['description'])};")
+
+
+def _privileges(writer: Writer, item: Item) -> list[Item]:
+    catalog = item.key.catalog
+    row = writer.catalog.by_oid(catalog)[item.key.oid]
+    kind, _, called = item.name.partition(" ")
+    if item.name.startswith("materialized view "):
+        called = item.name.removeprefix("materialized view ")
+    kind = {"view": "table", "materialized": "table", "domain": "domain", "aggregate": "function"}.get(kind, kind)
+    lines = _granted(row[ACL[catalog]], f"{kind} {called}", "", writer.catalog.role(item.owner), PUBLIC_BY_DEFAULT.get(catalog, ""))
+    if catalog == "pg_class":
+        for column in writer.catalog.attributes.get(item.key.oid, ()):
+            if column["attacl"] and column["attisdropped"] == "f":
+                lines += _granted(column["attacl"], f"{kind} {called}", f" ({quoted(column['attname'])})", "", "")
+    return [Item(item.key, "", line) for line in lines]
+
+
+def _granted(acl: str | None, on: str, columns: str, owner: str, default: str) -> list[str]:
+    """`grant` for each entry. The owner has its rights anyway, unless some were taken from it."""
+    if acl is None:
+        return []
+    found, public = [], False
+    for entry in elements(acl):
+        match = ITEM.fullmatch(entry or "")
+        if match is None:
+            raise ValueError(f"an unknown entry of its privileges: {entry}")
+        who, letters = match[1], match[2]
+        role = "public" if not who else who if who.startswith('"') else quoted(who)
+        public |= not who
+        if role == owner:
+            continue
+        for option, chosen in (("", re.findall(r"(\w)(?!\*)", letters)), (" with grant option", re.findall(r"(\w)\*", letters))):
+            if chosen:
+                rights = ", ".join(PRIVILEGES[letter] + columns for letter in chosen)
+                found.append(f"grant {rights} on {on} to {role}{option};")
+    if default and not public:
+        found.insert(0, f"revoke all on {on} from public;")
+    return found

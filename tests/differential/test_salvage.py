@@ -1,0 +1,180 @@
+"""leadline salvage against the server: what a new server has after the restore is what the dead one had."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Server, running
+from leadline.cli import run
+from recovery import crash
+from salvaged import definitions, fill, restore, rows_of
+from servers import MAJORS
+
+DAMAGES = 6
+BLOCK = 8192
+
+
+@dataclass
+class Dead:
+    """A cluster whose server was killed, and what was true of it. files: of each relation, under the data directory."""
+
+    major: int
+    data_dir: Path
+    definitions: dict[str, str]
+    rows: dict[str, Any]
+    files: dict[str, str]
+    oids: dict[str, int]
+
+
+def kill(major: int, kept: Path) -> Dead:
+    with running(major) as server:
+        fill(server)
+        told = definitions(server), rows_of(server)
+        files = dict(server.sql("select relname, pg_relation_filepath(oid) from pg_class where pg_relation_filepath(oid) is not null"))
+        oids = dict(server.sql("select oid::regclass::text, oid::int from pg_class where oid >= 16384"))
+        server.sql("insert into shop.late values (1), (2)")  # and nobody reads them
+        told[1]["shop.late"] = [b"1", b"2"]
+        server.sql("checkpoint")
+        shutil.copytree(crash(server), kept)
+    return Dead(major, kept, *told, files, oids)
+
+
+@pytest.fixture(scope="module", params=MAJORS, ids=[f"pg{major}" for major in MAJORS])
+def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
+    kept = tmp_path_factory.mktemp("dead") / "data"
+    yield kill(request.param, kept)
+    shutil.rmtree(kept.parent)
+
+
+@pytest.fixture(scope="module")
+def dead_18(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
+    kept = tmp_path_factory.mktemp("dead18") / "data"
+    yield kill(18, kept)
+    shutil.rmtree(kept.parent)
+
+
+@pytest.fixture
+def damaged(dead_18: Dead, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    copy = tmp_path / "data"
+    shutil.copytree(dead_18.data_dir, copy)
+    return copy
+
+
+def salvage(data_dir: Path, out: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    code = run(["salvage", str(data_dir), "-o", str(out), *words])
+    (database,) = json.loads((out / "manifest.json").read_text())["databases"]
+    return code, database
+
+
+def test_all_comes_back(dead: Dead, fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    code, database = salvage(dead.data_dir, tmp_path / "saved")
+    assert (code, database["lost"], database["catalog_losses"]) == (1, [], [])
+    losses = {table["table"]: table["losses"] for table in database["tables"] if table["losses"]}
+    assert losses == {"shop.pointer": ["column what has the OIDs of the dead cluster"]}
+    views = ("shop.per_state", "shop.above")
+    assert database["rows"] == sum(len(rows) for name, rows in dead.rows.items() if isinstance(rows, list) and name not in views)
+    server = fresh_server(dead.major)
+    restore(tmp_path / "saved", "postgres", server)
+    assert definitions(server) == dead.definitions
+    assert rows_of(server) == dead.rows
+
+
+def test_csv_has_the_same_rows(dead_18: Dead, tmp_path: Path) -> None:
+    salvage(dead_18.data_dir, tmp_path / "saved", "--format", "csv")
+    folder = tmp_path / "saved" / "postgres" / "data"
+    with (folder / "shop.customer.csv").open(newline="") as file:
+        first, *rows = csv.reader(file)
+    assert first == ["id", "name", "mail", "home", "tags", "born", "Select", "about", "changed", "code"]
+    assert len(rows) == len(dead_18.rows["shop.customer"])
+    assert rows[2][1] == "tab\there\\ \n\\.\nend"
+    assert (folder / "shop.child.csv").read_bytes().splitlines() == [b"id,note,extra", b"3,\\N,1.5", b"4,\\.,"]
+
+
+def test_a_page_that_is_lost_is_named_and_the_rest_comes_back(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    file = damaged / dead_18.files["customer"]
+    pages = file.read_bytes()
+    file.write_bytes(pages[:BLOCK] + random.Random(7).randbytes(BLOCK) + pages[2 * BLOCK :])
+    code, database = salvage(damaged, tmp_path / "saved")
+    (table,) = [table for table in database["tables"] if table["unreadable"]]
+    assert (code, table["table"], [loss["block"] for loss in table["unreadable"]]) == (1, "shop.customer", [1])
+    assert database["lost"] == []
+    saved = (tmp_path / "saved" / "postgres" / "data" / "shop.customer.copy").read_bytes().splitlines()
+    assert 0 < len(saved) == table["rows"] < len(dead_18.rows["shop.customer"])
+    assert set(saved) < set(dead_18.rows["shop.customer"])
+
+
+def test_a_row_whose_toast_is_lost_is_kept_apart(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    file = damaged / dead_18.files[f"pg_toast_{dead_18.oids['shop.long']}"]
+    pages = file.read_bytes()
+    file.write_bytes(bytes(BLOCK) + pages[BLOCK:])
+    code, database = salvage(damaged, tmp_path / "saved")
+    (table,) = [table for table in database["tables"] if table["table"] == "shop.long"]
+    assert (code, table["rows"] + table["doubtful"]) == (1, 9)
+    assert 0 < table["doubtful"] == len(table["unreadable"])
+    saved = tmp_path / "saved" / "postgres"
+    ids = [line.split(b"\t")[0].decode() for line in (saved / table["file"]).read_bytes().splitlines()]
+    with (saved / table["doubtful_file"]).open(newline="") as doubtful:
+        ids += [row["id"] for row in csv.DictReader(doubtful)]
+    assert sorted(ids) == [str(number) for number in range(1, 10)]
+
+
+def test_rows_of_unknown_status_are_kept_apart(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    """Without the transaction status, nothing tells whether a row that nobody has read since is visible."""
+    for log in (damaged / "pg_xact").iterdir():
+        log.unlink()
+    _, database = salvage(damaged, tmp_path / "saved")
+    tables = {table["table"]: table for table in database["tables"]}
+    late = tables["shop.late"]
+    assert (late["rows"], late["doubtful"], late["doubtful_file"]) == (0, 2, "doubtful/shop.late.csv")
+    doubtful = (tmp_path / "saved" / "postgres" / late["doubtful_file"]).read_text()
+    assert doubtful == 'ctid,status,n\n"(0,1)",unknown,1\n"(0,2)",unknown,2\n'
+    assert (tmp_path / "saved" / "postgres" / late["file"]).read_bytes() == b""
+    assert tables["shop.customer"]["doubtful"] == 0
+
+
+@pytest.mark.parametrize("seed", range(DAMAGES))
+def test_no_damage_of_catalogs_is_a_traceback(dead_18: Dead, damaged: Path, tmp_path: Path, seed: int) -> None:
+    """Each file of a catalog may be damaged anywhere: what is left comes back, or one error says why not."""
+    chance = random.Random(seed)
+    names = [name for name, path in dead_18.files.items() if name.startswith("pg_") and (damaged / path).stat().st_size]
+    for name in chance.sample(sorted(names), 6):
+        file = damaged / dead_18.files[name]
+        content = bytearray(file.read_bytes())
+        for _ in range(30):
+            at = chance.randrange(len(content))
+            content[at : at + 8] = chance.randbytes(8)[: len(content) - at]
+        file.write_bytes(content)
+    assert run(["salvage", str(damaged), "-o", str(tmp_path / "saved")]) in (0, 1, 2)
+
+
+def test_what_is_not_ours_is_not_replaced(dead_18: Dead, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, line = tmp_path / "saved", ["salvage", str(dead_18.data_dir), "-o", str(tmp_path / "saved")]
+    out.mkdir()
+    (out / "mine").touch()
+    for words in (line, [*line, "--force"]):
+        assert run(words) == 2
+        assert "it is not what this command writes, so --force does not replace it" in capsys.readouterr().err
+        assert [path.name for path in out.iterdir()] == ["mine"]
+    (out / "mine").unlink()
+    assert run(line) == 1
+    assert run(line) == 2
+    assert "hint: use --force to replace it" in capsys.readouterr().err
+    (out / "postgres" / "old").touch()
+    assert run([*line, "--force"]) == 1
+    assert not (out / "postgres" / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_database_that_is_not_there(dead_18: Dead, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["salvage", str(dead_18.data_dir), "-o", str(tmp_path / "saved"), "--database", "shop"]) == 2
+    assert "  detail: existing databases: postgres, template0, template1\n" in capsys.readouterr().err
+    assert not (tmp_path / "saved").exists()
