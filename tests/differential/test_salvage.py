@@ -141,6 +141,19 @@ def test_rows_of_unknown_status_are_kept_apart(dead_18: Dead, damaged: Path, tmp
     assert tables["shop.customer"]["doubtful"] == 0
 
 
+def test_a_database_whose_catalogs_are_lost_keeps_none_of_the_others(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    (damaged / "global" / "pg_control").unlink()
+    shutil.rmtree(damaged / "base" / "1")
+    words = ["salvage", str(damaged), "-o", str(tmp_path / "saved"), "--database", "template1"]
+    assert run(words) == 2
+    assert not (tmp_path / "saved").exists()
+    assert run([*words, "--database", "postgres"]) == 1
+    lost, kept = json.loads((tmp_path / "saved" / "manifest.json").read_text())["databases"]
+    assert (lost["database"], lost["folder"], [part["what"] for part in lost["lost"]]) == ("template1", "", ["the database"])
+    assert kept["rows"] > 1000
+    assert (tmp_path / "saved" / "globals.sql").read_text().count("create role") == 2
+
+
 @pytest.mark.parametrize("seed", range(DAMAGES))
 def test_no_damage_of_catalogs_is_a_traceback(dead_18: Dead, damaged: Path, tmp_path: Path, seed: int) -> None:
     """Each file of a catalog may be damaged anywhere: what is left comes back, or one error says why not."""

@@ -113,7 +113,8 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "rows", |module| {
         module.add_class::<rows::RowScan>()?;
-        module.add_class::<rows::ValueTexts>()
+        module.add_class::<rows::ValueTexts>()?;
+        module.add_function(wrap_pyfunction!(rows::database_names, module)?)
     })?;
     submodule(core, "storage", |module| {
         module.add_function(wrap_pyfunction!(storage::layout, module)?)?;

@@ -188,6 +188,12 @@ impl RowScan {
     }
 }
 
+/// The databases of a data directory: name, and whether it is a template.
+#[pyfunction]
+pub(crate) fn database_names(py: Python<'_>, data_dir: PathBuf) -> Result<Vec<(String, bool)>, Error> {
+    Ok(py.detach(|| leadline_rows::database_names(&data_dir))?)
+}
+
 /// Values that are in no row.
 #[pyclass(frozen, module = "leadline._core.rows")]
 pub(crate) struct ValueTexts {

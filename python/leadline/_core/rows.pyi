@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypedDict, final, type_check_only
 
-__all__ = ["RowScan", "ValueTexts"]
+__all__ = ["RowScan", "ValueTexts", "database_names"]
 
 @type_check_only
 class RowsDescription(TypedDict):
@@ -107,3 +107,8 @@ class ValueTexts:
     def __new__(cls, data_dir: str, database: str | None = None) -> ValueTexts: ...
     def text(self, oid: int, value: bytes) -> str | None:
         """A value of the type with this OID, without a length word, as the server prints it; None when it is none of its type."""
+
+def database_names(data_dir: str) -> list[tuple[str, bool]]:
+    """The databases of a data directory: name, and whether it is a template. Where the catalog that lists them is lost, their names are
+    their numbers. Raises as RowScan does.
+    """

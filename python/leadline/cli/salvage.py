@@ -96,7 +96,7 @@ def _print(found: list[Database], output: Path, roles: str, manifest: str) -> No
             click.echo(f"  and {len(troubles) - SHOWN:,} more in {output / manifest}")
     if found:
         click.echo(f"\nTo restore:\n  psql -d postgres -f {shlex.quote(str(output / roles))}")
-    for each in found:
+    for each in (each for each in found if each.folder):
         if each.database != "postgres":  # which a new cluster has
             click.echo(f"  {each.create}")
         click.echo(f"  (cd {shlex.quote(str(output / each.folder))} && psql -d {shlex.quote(each.database)} -f restore.sql)")

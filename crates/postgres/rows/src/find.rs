@@ -35,6 +35,15 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     Ok((catalog, oid))
 }
 
+/// The names of the databases of a data directory, and which of them are templates; of damaged ones what can be found.
+///
+/// # Errors
+/// When there are none, or files may not be read.
+pub fn database_names(data_dir: &Path) -> Result<Vec<(String, bool)>> {
+    let found = databases(&DataDir::salvage(data_dir)?)?;
+    Ok(found.into_iter().map(|database| (database.datname, database.datistemplate)).collect())
+}
+
 /// The catalog of a database; without a name, of the only one that is no template.
 pub(crate) fn database_catalog(data_dir: &Path, database: Option<&str>) -> Result<Catalog> {
     named_catalog(data_dir, database).map(|(catalog, _)| catalog)

@@ -48,7 +48,7 @@ pub use damage::Damage;
 pub use decode::Unread;
 pub use encoding::Encoding;
 pub use file_names::{file_names, FileName};
-pub use find::relation_of_file;
+pub use find::{database_names, relation_of_file};
 pub use leadline_errors::{Error, Kind};
 pub use losses::{Loss, Losses};
 pub use page_values::{ItemValues, PageValues};

@@ -1,9 +1,8 @@
-"""What all databases of a dead cluster share: which there are, roles, and settings of roles."""
+"""What all databases of a dead cluster share: roles."""
 
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 from leadline.files.salvage.catalog import Catalog, quoted
 from leadline.files.salvage.node_names import string
@@ -11,17 +10,6 @@ from leadline.files.salvage.node_names import string
 WORDS = {"rolsuper": "superuser", "rolcreaterole": "createrole", "rolcreatedb": "createdb", "rolcanlogin": "login"}
 WORDS |= {"rolreplication": "replication", "rolbypassrls": "bypassrls"}
 NO_PASSWORDS = "-- Passwords are not written. Set them with: alter role NAME password 'PASSWORD'\n"
-
-
-def databases(data_dir: Path) -> tuple[list[str], set[str]]:
-    """Names of all databases, and which of them are templates. Where the catalog that lists them is lost, their names are their numbers."""
-    from leadline._core.catalog import CatalogNames
-
-    names = [name for _, name, _, _ in CatalogNames(str(data_dir)).databases()]
-    templates = (
-        {row["datname"] for row in Catalog(data_dir, names[0]).rows("pg_database") if row["datistemplate"] == "t"} if names else set()
-    )
-    return names, templates
 
 
 def globals_sql(catalog: Catalog) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from leadline._core.rows import database_names
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.files.salvage import cluster, data, schema
 from leadline.files.salvage.catalog import Catalog
@@ -55,8 +56,8 @@ class Database:
 
 def salvage(data_dir: Path, out: Path, names: Iterable[str], form: str, threads: int, progress: Progress | None) -> list[Database]:
     """Writes the databases, all without names. `out` is there when it is whole, in place of what was there. Raises LeadlineError."""
-    there, templates = cluster.databases(data_dir)
-    wanted = list(names) or [name for name in there if name not in templates]
+    there = dict(database_names(str(data_dir)))
+    wanted = list(names) or [name for name, is_template in there.items() if not is_template]
     if missing := [name for name in wanted if name not in there]:
         raise LeadlineError(
             "not_found", f"no database named {missing[0]}", detail=f"existing databases: {', '.join(there)}", where=str(data_dir)
@@ -65,8 +66,7 @@ def salvage(data_dir: Path, out: Path, names: Iterable[str], form: str, threads:
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        found = [_database(data_dir, partial, name, form, threads, progress) for name in wanted]
-        (partial / GLOBALS).write_text(cluster.globals_sql(Catalog(data_dir, wanted[0])) if wanted else "", encoding="utf-8")
+        found = _databases(data_dir, partial, wanted, form, threads, progress)
         made = {"data_dir": str(data_dir.resolve()), "databases": [asdict(each) for each in found]}
         (partial / MANIFEST).write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         if out.exists():
@@ -77,6 +77,25 @@ def salvage(data_dir: Path, out: Path, names: Iterable[str], form: str, threads:
         if isinstance(e, OSError):
             raise cannot_be_written("the database", e, out) from e
         raise
+    return found
+
+
+def _databases(
+    data_dir: Path, out: Path, names: list[str], form: str, threads: int, progress: Progress | None
+) -> list[Database]:
+    """One whose catalogs cannot be read keeps none of the others. Raises LeadlineError when none can be."""
+    found, failed = list[Database](), list[LeadlineError]()
+    for name in names:
+        try:
+            found.append(_database(data_dir, out, name, form, threads, progress))
+            if not (out / GLOBALS).exists():
+                (out / GLOBALS).write_text(cluster.globals_sql(Catalog(data_dir, name)), encoding="utf-8")
+        except LeadlineError as e:
+            failed.append(e)
+            why = ": ".join(filter(None, (e.message, e.detail)))
+            found.append(Database(name, "", "", lost=[Lost("the database", why)]))
+    if failed and len(failed) == len(names):
+        raise failed[0]
     return found
 
 
