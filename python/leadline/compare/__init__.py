@@ -20,16 +20,13 @@ HOW_TO_PROVE = "leadline experiment and leadline study repeat both in random ord
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Conditions:
     """environment: what is not alike, most important first. measured: what was measured in another way, a sentence each. notes: about the
     factors. word: why there is no verdict, which one measurement of each never allows."""
 
-    one: Side
-    other: Side
     environment: tuple[Difference, ...]
     measured: tuple[str, ...]
     notes: tuple[str, ...]
-    tables: tuple[Moved, ...]
     word: str
     text: str
 
@@ -39,15 +36,31 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "one": self.one.as_dict(), "other": self.other.as_dict(), "comparable": self.comparable,
+            "comparable": self.comparable,
             "environment": [asdict(each) | {"refuses": each.refuses, "text": each.text} for each in self.environment],
             "measured_differently": list(self.measured), "notes": list(self.notes), "verdict": {"word": self.word, "text": self.text},
-            "tables": {table.key: table.grid.as_dicts() for table in self.tables},
         }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison(Conditions):
+    one: Side
+    other: Side
+    tables: tuple[Moved, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        tables = {table.key: table.grid.as_dicts() for table in self.tables}
+        return {"one": self.one.as_dict(), "other": self.other.as_dict(), **super().as_dict(), "tables": tables}
 
 
 def compare(one: Side, other: Side, factors: Sequence[str] = ()) -> Comparison:
     """factors: what was meant to differ. Raises LeadlineError for a factor that names no fact of either."""
+    under = conditions(one, other, factors)
+    return Comparison(under.environment, under.measured, under.notes, under.word, under.text, one, other, tuple(moved(one, other)))
+
+
+def conditions(one: Side, other: Side, factors: Sequence[str] = ()) -> Conditions:
+    """What may be said of the two, whatever their figures are. Raises LeadlineError as compare does."""
     known = {*one.facts, *other.facts}
     notes = []
     found = differences(one.facts, other.facts, one.kinds | other.kinds, factors)
@@ -65,7 +78,7 @@ def compare(one: Side, other: Side, factors: Sequence[str] = ()) -> Comparison:
         facts, do = count(len(refusing), "fact"), "does" if len(refusing) == 1 else "do"
         text = f"not comparable, so no verdict: {facts} that must agree {do} not. What was changed on purpose: --factor NAME"
     order = sorted(found, key=lambda each: not each.refuses)
-    return Comparison(one, other, tuple(order), tuple(_measured(one, other)), tuple(notes), tuple(moved(one, other)), word, text)
+    return Conditions(tuple(order), tuple(_measured(one, other)), tuple(notes), word, text)
 
 
 def _measured(one: Side, other: Side) -> list[str]:

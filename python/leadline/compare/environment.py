@@ -67,7 +67,10 @@ def _of_run(run: dict[str, Any]) -> Side:
 
 def of_capture(path: Path) -> Side:
     """Raises LeadlineError for what is no capture."""
-    capture = open_capture(path, hold=True)
+    return of_opened(open_capture(path, hold=True))
+
+
+def of_opened(capture: Capture) -> Side:
     manifest, facts = capture.manifest, dict[str, str]()
     about = capture.rows("select * from capture")[0]
     is_server = capture.sampled or "load" in manifest.probes
@@ -92,7 +95,7 @@ def of_capture(path: Path) -> Side:
     what = " ".join(filter(None, (manifest.target.kind, manifest.target.version)))
     seconds = about["window_s"] or 0.0
     said = f"{what}, recorded on {manifest.host.name or 'a host not known'}, {seconds:,.3g} s"
-    return Side(str(path), said, kinds, facts, measured, seconds, capture=capture)
+    return Side(str(capture.path), said, kinds, facts, measured, seconds, capture=capture)
 
 
 def _settings(capture: Capture) -> dict[str, str]:
