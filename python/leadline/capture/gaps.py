@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from leadline.capture.reader import Capture
 
-_CAUSES = {
+CAUSES = {
     "restart": "the server was restarted",
     "crash": "the server crashed and started again by itself",
     "connection": "the connection to the server was lost",
@@ -35,4 +35,4 @@ def sentence(cause: str, unseen_s: float, wall_ns: int | None, reason: str) -> s
     """One gap; wall_ns: when it began, ns since 1970. reason: says which server is there instead."""
     at = "" if wall_ns is None else f" at {datetime.fromtimestamp(wall_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
     instead = f" ({reason})" if cause == "replaced" else ""
-    return f"{_CAUSES.get(cause, cause)}{instead}{at}: {unseen_s:.1f} s were not seen"
+    return f"{CAUSES.get(cause, cause)}{instead}{at}: {unseen_s:.1f} s were not seen"

@@ -24,6 +24,7 @@ from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
 
 MACROS = "the macros"  # what all views wait for
+Tell = Callable[["duckdb.DuckDBPyConnection | None", int, int, str], None]  # what runs its queries, steps done, of how many, and the next
 
 
 @dataclass
@@ -63,16 +64,7 @@ class Capture:
 
     def unavailable(self, table: str) -> str | None:
         """Why the capture has no evidence of this kind; None when it was looked for (also when nothing was seen)."""
-        spec = all_tables().get(table)
-        if spec is None:
-            return f"no table named {table}"
-        if spec.kind == "view":
-            return next(filter(None, (self.unavailable(name) for name in spec.needs)), None)
-        if any((self.path / table).glob("*.parquet")):
-            return None
-        probe = self.manifest.probe(spec.probe)
-        without: str | None = probe.detail.get("without", {}).get(table)
-        return without if probe.looked else probe.why or f"probe {spec.probe} was not run"
+        return why_unavailable(self.path, self.manifest, table)
 
     def unseen(self, names: Iterable[str]) -> str:
         """What a probe could not see of what these tables and views show; empty when there is no such gap."""
@@ -114,7 +106,7 @@ class Capture:
 
 
 def open_capture(
-    path: str | Path, *, hold: bool = False, whole: bool = False, meanwhile: Callable[[], None] | None = None
+    path: str | Path, *, hold: bool = False, whole: bool = False, meanwhile: Callable[[], None] | None = None, tell: Tell | None = None
 ) -> Capture:
     """Opens a capture for reading; an interrupted one too, with what it has.
 
@@ -124,6 +116,8 @@ def open_capture(
     whole: for queries that do not go through the capture: every table and view is there at once.
 
     meanwhile: what the caller will need, such as modules; called when a thread has nothing to open, or not at all.
+
+    tell: called before each step of a capture that is not small; what it raises ends the opening.
     """
     path = Path(path)
     manifest = read_manifest(path)
@@ -148,9 +142,25 @@ def open_capture(
         return capture
     # However few rows of one side are expected: the other joins of a range compare each row with each.
     capture.db.execute("set global merge_join_threshold = 0")
-    for step in now.values():  # one after another: each uses all CPUs, and memory as it needs it
+    for number, (name, step) in enumerate(now.items()):  # one after another: each uses all CPUs, and memory as it needs it
+        if tell is not None:
+            tell(capture.db, number, len(now), name)
         step.run(capture.db)
     return capture
+
+
+def why_unavailable(path: Path, manifest: Manifest, table: str) -> str | None:
+    """As Capture.unavailable, of one that was not opened."""
+    spec = all_tables().get(table)
+    if spec is None:
+        return f"no table named {table}"
+    if spec.kind == "view":
+        return next(filter(None, (why_unavailable(path, manifest, name) for name in spec.needs)), None)
+    if any((path / table).glob("*.parquet")):
+        return None
+    probe = manifest.probe(spec.probe)
+    without: str | None = probe.detail.get("without", {}).get(table)
+    return without if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
 
 def _steps(path: Path, *, hold: bool, every: int) -> dict[str, Step]:
