@@ -15,7 +15,7 @@ from leadline.capture.reader import Capture, open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.recorder.times import window
-from leadline.recorder.window import IDENTITY, JOINED, PROCESSES, SESSIONS, take_window
+from leadline.recorder.window import IDENTITY, JOINED, PROCESSES, SESSIONS, WHY_NOT_CUT, cut, take_window
 from leadline.tables import all_tables
 from recorded_pieces import TS_0, WALL_0, as_piece, begun_at
 
@@ -71,6 +71,22 @@ def test_a_window_in_one_piece_has_its_rows_and_no_others(tmp_path: Path) -> Non
         assert part.manifest.status == "complete" and part.manifest.probes["sessions"].loss["ticks_taken"] == 575
         assert part.rows("from server_stat") == [] and "begin and the end" in (part.unavailable("server_stat") or "")
     assert run(["show", str(cut)]) == 0 and run(["findings", str(cut)]) in (0, 1)
+
+
+def test_a_part_of_any_capture_has_the_tables_with_a_time_in_each_row(tmp_path: Path) -> None:
+    made = SyntheticCapture(tmp_path, seconds=10)
+    load(made)
+    made.add("block_io", ts=made.ts(3))
+    whole_path = made.write()
+    part_path = cut(whole_path, TS_0 + 1_505_000_000, TS_0 + 7_255_000_000, tmp_path / "part.leadline")
+    with opened(whole_path) as whole, opened(part_path) as part:
+        assert sums(part, 0, 100) == sums(whole, 1.505, 7.255) != []
+        assert part.rows("select ts_from, ts_to from capture") == [{"ts_from": TS_0 + 1_505_000_000, "ts_to": TS_0 + 7_255_000_000}]
+        assert whole.unavailable("block_io") is None and part.unavailable("block_io") == WHY_NOT_CUT and part.rows("from block_io") == []
+    for first, last in ((-5, 0), (10, 20), (3, 3)):
+        with pytest.raises(LeadlineError, match="nothing was recorded in this window"):
+            cut(whole_path, TS_0 + first * 10**9, TS_0 + last * 10**9, tmp_path / "none.leadline")
+    assert not (tmp_path / "none.leadline").exists()
 
 
 def test_a_whole_piece_is_the_same_in_every_table(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from leadline.capture.views import empty_table, read_segments
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
-from leadline.recorder.pieces import OPTION, Piece, Pieces
+from leadline.recorder.pieces import OPTION, Piece, Pieces, read_piece
 from leadline.tables import Table, all_tables
 
 # Columns that number something per capture, by what tells it across captures. Others that do are in tables that are not joined.
@@ -46,17 +46,22 @@ CODES = {"wait_event": "wait_event_info", "statement": "statement_id"}  # the sa
 COUNTERS = "server_stat"  # read before and after a piece: nothing is known of what they were in between
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROW_GROUP = 14_336  # rows: a whole number of DuckDB's vectors below 16,384 (docs/concepts/contracts.md, Segments)
+WHY_NOT_CUT = "its rows have no time of their own, or are numbered in ways that a part of the capture does not keep"
 WHY_NO_COUNTERS = "the server's counters are read at the begin and the end of each piece, and the window has other ends"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What the window has of one piece: rows from ts_from (None: from its first) up to ts_to, not included (None: to its last)."""
+    """What the window has of one piece: rows from ts_from (None: from its first) up to ts_to, not included (None: to its last).
+
+    joined_only: without the tables that could not be joined to those of another piece.
+    """
 
     piece: Piece
     manifest: Manifest
     ts_from: int | None
     ts_to: int | None
+    joined_only: bool = False
 
     @property
     def first(self) -> int:
@@ -83,7 +88,30 @@ def take_window(directory: Path, start: datetime, end: datetime, out: Path | Non
         _read(db, parts)
         _check(db, parts)
         with new_capture(out, overwrite=overwrite) as capture:
-            _write(db, parts, capture, directory, start, end)
+            options = {"from_recorder": str(directory), "between": [start.isoformat(), end.isoformat()]}
+            _write(db, parts, capture, _manifest(parts, options, "from a recorder"))
+    return capture
+
+
+def cut(path: Path, ts_from: int, ts_to: int, out: Path) -> Path:
+    """A capture of what another one has between two moments of its clock, in the tables that have a time in each row.
+
+    Raises LeadlineError.
+    """
+    piece = read_piece(path)
+    if piece.ts_from is None or piece.ts_to is None or not max(ts_from, piece.ts_from) < min(ts_to, piece.ts_to):
+        raise LeadlineError("not_found", "nothing was recorded in this window", where=str(path))
+    first, last = None if ts_from <= piece.ts_from else ts_from, None if ts_to >= piece.ts_to else ts_to
+    parts = [Part(piece, read_manifest(path), first, last, joined_only=True)]
+    with memory_database() as db:
+        _read(db, parts)
+        with new_capture(out, overwrite=False) as capture:
+            manifest = _manifest(parts, {"cut_from": str(path), "window": [ts_from, ts_to]}, "of a capture")
+            for table in (t for t in all_tables().values() if t.kind == "table" and t.name not in JOINED):
+                if any((path / table.name).glob("*.parquet")):
+                    state = manifest.probes.setdefault(table.probe, ProbeState())
+                    state.detail = state.detail | {"without": state.detail.get("without", {}) | {table.name: WHY_NOT_CUT}}
+            _write(db, parts, capture, manifest)
     return capture
 
 
@@ -117,7 +145,7 @@ def _part(piece: Piece, wall_from: int, wall_to: int) -> Part:
 
 def _tables(part: Part) -> list[Table]:
     """Stored tables of which the piece has segments."""
-    found = (t for t in all_tables().values() if t.kind == "table")
+    found = (t for t in all_tables().values() if t.kind == "table" and (t.name in JOINED or not part.joined_only))
     return [t for t in found if next((part.piece.path / t.name).glob("*.parquet"), None) is not None]
 
 
@@ -173,9 +201,9 @@ def _has(part: Part, table: str) -> bool:
     return any(t.name == table for t in _tables(part))
 
 
-def _write(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, directory: Path, start: datetime, end: datetime) -> None:
+def _write(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, manifest: Manifest) -> None:
     making = Making(out, parts[0].manifest.target, {})
-    making.manifest = manifest = _manifest(parts, directory, start, end)
+    making.manifest = manifest
     making.reserve()
     try:
         making.write()
@@ -204,8 +232,11 @@ def _write(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, dire
         raise error from e
 
 
-def _manifest(parts: Sequence[Part], directory: Path, start: datetime, end: datetime) -> Manifest:
-    """That of the first piece, for this window. What the recorder cost and missed in a part of a piece is not known."""
+def _manifest(parts: Sequence[Part], made: dict[str, Any], where_from: str) -> Manifest:
+    """That of the first piece, for this window. made: options that say how.
+
+    What the recorder cost and missed in a part of a piece is not known.
+    """
     first = read_manifest(parts[0].piece.path)
     for state in first.probes.values():
         state.loss, state.cost = {}, {}
@@ -213,13 +244,13 @@ def _manifest(parts: Sequence[Part], directory: Path, start: datetime, end: date
         first.note(*part.manifest.notes)
     offset = first.clock.wall_offset_ns
     options = {key: value for key, value in first.options.items() if key not in (OPTION, "for_s")}
-    options |= {"from_recorder": str(directory), "between": [start.isoformat(), end.isoformat()], "pieces": [p.piece.name for p in parts]}
+    options |= made | {"pieces": [p.piece.name for p in parts]}
     manifest = Manifest(
         first.target, clock=Clock(parts[0].first, parts[-1].last, offset), host=first.host, probes=first.probes, notes=first.notes,
         options=options, product_version=first.product_version,
     )  # fmt: skip
     recorded = sum(part.last - part.first for part in parts) / 1e9
-    manifest.note(f"a window of {recorded:.1f} s from a recorder: {', '.join(part.piece.name for part in parts)}")
+    manifest.note(f"a window of {recorded:.1f} s {where_from}: {', '.join(part.piece.name for part in parts)}")
     return manifest
 
 
