@@ -203,6 +203,19 @@ def test_findings_have_their_times(explorer: Explorer) -> None:
     assert (found["BLOCK-CHAIN"]["from_s"], found["BLOCK-CHAIN"]["to_s"]) == pytest.approx((12, 40), abs=0.1)
 
 
+def test_findings_of_a_window_are_those_of_its_rows_alone(explorer: Explorer) -> None:
+    def chain(query: str) -> list[dict[str, Any]]:
+        answer = explorer.findings_of(read_state(query, explorer.ts_from, explorer.ts_to).asked)
+        assert answer["clean"] > 0
+        return [finding for finding in answer["findings"] if finding["id"] == "BLOCK-CHAIN"]
+
+    [whole] = [finding for finding in explorer.findings()["findings"] if finding["id"] == "BLOCK-CHAIN"]
+    [part] = chain("from=20&to=30")
+    assert whole["cost_s"] == pytest.approx(78, rel=0.02) and part["cost_s"] == pytest.approx(30, rel=0.02)
+    assert (part["from_s"], part["to_s"]) == (pytest.approx(20, abs=0.1), pytest.approx(30, abs=0.1))
+    assert chain("from=45&to=55") == []
+
+
 def test_what_was_not_seen_is_a_gap(tmp_path: Path) -> None:
     class Interrupted(SyntheticCapture):
         def _insert_ticks(self, db: duckdb.DuckDBPyConnection) -> None:
@@ -303,6 +316,7 @@ def started(path: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
 @pytest.fixture(scope="module")
 def url(path: Path) -> Iterator[str]:
     process, url = started(path)
+    assert ask(url, "/api/about")[0] == 200  # from now on it is open
     yield url
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 0
@@ -321,7 +335,8 @@ def test_the_page_asks_for_what_the_explorer_answers(url: str, explorer: Explore
     state = read_state(query, explorer.ts_from, explorer.ts_to)
     for path, expected in (
         ("time", explorer.over_time(state.asked)), ("ranking", explorer.ranking(state.asked, "session")),
-        ("locks", explorer.locks(state.asked)), ("about", explorer.about()), ("findings", explorer.findings()),
+        ("locks", explorer.locks(state.asked)), ("about", explorer.about() | {"other": None}), ("findings", explorer.findings()),
+        ("marks", explorer.marks()), ("findings-of", explorer.findings_of(state.asked)),
     ):  # fmt: skip
         status, headers, body = ask(url, f"/api/{path}?{query}")
         assert (status, headers["content-type"]) == (200, "application/json")
@@ -332,7 +347,7 @@ def test_the_page_asks_for_what_the_explorer_answers(url: str, explorer: Explore
     assert " style=" not in body and "<script>" not in body  # the policy would refuse both
 
 
-@pytest.mark.parametrize("place", ["/", "/api/time", "/api/ranking", "/api/locks"])
+@pytest.mark.parametrize("place", ["/", "/api/time", "/api/ranking", "/api/locks", "/api/compare", "/api/findings-of"])
 def test_a_strange_address_is_400(url: str, place: str) -> None:
     for query, said in STRANGE.items():
         if query.isascii():

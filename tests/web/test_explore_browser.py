@@ -8,25 +8,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 import pytest
 from conftest import no_oracle
+from eventful_capture import eventful
 from example_capture import NASTY, example
 
 PATIENCE_S = 60
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    capture = example(tmp_path_factory.mktemp("explore")).write()
-    line = [sys.executable, "-m", "leadline", "explore", str(capture), "--no-browser"]
+@contextmanager
+def served(*words: str | Path) -> Iterator[str]:
+    line = [sys.executable, "-m", "leadline", "explore", *map(str, words), "--no-browser"]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    yield process.stdout.readline().strip()
+    url = process.stdout.readline().strip()
+    with closing(urlopen(f"{url}api/about")):  # from now on it is open
+        yield url
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(example(tmp_path_factory.mktemp("explore")).write()) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def eventful_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A capture with marks, compared with the example."""
+    folder = tmp_path_factory.mktemp("eventful")
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+    with served(eventful(folder / "a").write(), "--with", example(folder / "b").write()) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +261,110 @@ def test_what_an_address_gets_wrong_is_said_on_the_page(driver: Any, url: str) -
     assert "the window must lie between 0 and 60.000 s" in page.value("document.body.innerText")
     assert page.value("document.querySelector('a').getAttribute('href')") == "/"
     page.complaints()  # the browser notes the 400
+
+
+# -- marks, windows beside each other, recorders -----------------------------------------------------------------------
+
+
+def marked(page: Page) -> None:
+    page.until(lambda: page.value("document.body.dataset.marks"), "marks")
+
+
+def test_marks_are_drawn_in_their_places_and_listed(driver: Any, eventful_url: str) -> None:
+    page = Page(driver, eventful_url)
+    page.go("")
+    marked(page)
+    listed = page.value("[...document.querySelectorAll('#marks summary')].map(s => s.textContent)")
+    assert listed == ["checkpoints 2", "server away or not seen 1", "DDL 3", "clock set 1", "passes missed 1"]
+    drawn = "[g.querySelector('text').textContent, g.querySelectorAll('rect').length]"
+    rows = page.value(f"[...document.querySelectorAll('#chart .event')].map(g => {drawn})")
+    assert rows == [["ckpt", 2], ["away", 1], ["DDL", 3], ["clock", 1]]
+    page.click("#marks summary", "DDL")
+    page.click("#marks .at", "31.0 to 32.0 s")
+    assert (page.state["from"], page.state["to"]) == ("30.5", "32.5")
+    assert page.value("document.querySelectorAll('#chart .event.ddl rect').length") == 2  # also the one that began before
+    ends = "(({x, width}) => [x.baseVal.value, x.baseVal.value + width.baseVal.value])(r)"
+    edges = page.value(f"[...document.querySelectorAll('#chart .event rect')].map(r => {ends})")
+    width = page.value("document.querySelector('#chart').clientWidth")
+    assert all(40 <= low < high <= width - 8 for low, high in edges)
+    page.go("?from=12&to=13")
+    marked(page)
+    assert page.value("[...document.querySelectorAll('#chart .event text')].map(t => t.textContent)") == ["ckpt"]  # from before to after
+    assert "checkpoints: 2" in page.value("document.querySelector('#marks-sql').textContent")
+    assert page.complaints() == []
+
+
+def test_marks_are_reached_by_the_keyboard(driver: Any, eventful_url: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page = Page(driver, eventful_url)
+    page.go("")
+    marked(page)
+    summary = driver.find_element("css selector", "#marks [data-kind=checkpoint] summary")
+    summary.send_keys(Keys.ENTER)
+    driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert page.value("document.activeElement.className") == "at"
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.wait()
+    assert [float(page.state[edge]) for edge in ("from", "to")] == pytest.approx([6.99, 24.99], abs=0.002)
+
+
+def grown(page: Page) -> dict[str, list[str]]:
+    rows = page.value("[...document.querySelectorAll('#grown tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+    return {name: rest for name, *rest in rows}
+
+
+def test_the_time_before_is_compared(page: Page) -> None:
+    page.go("?from=12&to=22&by=class&class=Lock")
+    driver = page.driver
+    driver.find_element("css selector", "#vs option[value=before]").click()
+    page.wait()
+    assert page.state["vs"] == "2-12" and page.filters == ["Lock"]
+    assert grown(page) == {"Lock": ["2.400", "0.000", "+2.400"]}  # one waits for 10 s, two for 7 s
+    assert page.value("document.querySelectorAll('#chart path.outline').length") == 2
+    assert "no verdict" in page.value("document.querySelector('#said').textContent")
+    address, shown = driver.current_url, grown(page)
+    driver.get("about:blank")
+    driver.get(address)
+    page.wait()
+    assert grown(page) == shown
+    page.press("-")
+    assert page.state["vs"] == "2-12" and page.state["from"] == "7"
+    assert "overlap" in page.value("document.querySelector('#said').textContent")
+    page.click(".filter", "compared with")
+    assert "vs" not in page.state and page.value("document.querySelector('#grown').hidden")
+
+
+def test_another_capture_is_compared_and_what_refuses_is_said(driver: Any, eventful_url: str) -> None:
+    page = Page(driver, eventful_url)
+    page.go("?from=10&to=20&by=event")
+    driver.find_element("css selector", "#vs option[value=same]").click()
+    page.wait()
+    assert page.state["vs"] == "10-20"
+    assert "not comparable" in page.value("document.querySelector('#said .refused').textContent")
+    assert grown(page)["CPU"][0] == "0.000" and grown(page)["CPU"][2].startswith("\u2212")
+    page.go("?vs=0-60&by=session")
+    assert "sessions are numbered anew" in page.value("document.querySelector('#more').textContent")
+    assert page.complaints() == []
+
+
+def test_the_outline_has_gaps_where_nothing_was_seen(page: Page) -> None:
+    page.go("?from=0&to=4")
+    page.driver.execute_script(
+        """const passes = [0, 1, 3].map(step => ({step, observed_s: 1}));
+        const rows = [0, 3].map(step => ({step, seconds: 2, wait_class: "CPU"}));
+        chart.show({...chart.data, step_s: 1, last: 3}, 2, {length_s: 4, last: 3, passes, rows, sql: []});"""
+    )
+    d = page.value("document.querySelector('#chart path.outline').getAttribute('d')")
+    assert [part.count("H") for part in d.split("M")[1:]] == [2, 1]  # two steps, of which the second is zero; a gap; one more
+
+
+def test_findings_of_this_window_alone(page: Page) -> None:
+    page.go("?from=45&to=55")
+    listed = "[...document.querySelectorAll('#findings .finding b')].map(b => b.textContent)"
+    page.until(lambda: "BLOCK-CHAIN" in page.value(listed), "findings")
+    page.click("#evaluate")
+    page.until(lambda: page.value("document.querySelector('#findings-of').textContent").startswith("Of this window alone:"), "its findings")
+    assert "BLOCK-CHAIN" not in page.value(listed)
+    page.click("#whole")
+    assert "BLOCK-CHAIN" in page.value(listed)

@@ -5,39 +5,48 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from leadline.errors import LeadlineError
 
+if TYPE_CHECKING:
+    from leadline.capture.reader import Tell
+
 
 @click.command(
     "explore",
-    epilog="\b\nExamples:\n  leadline explore demo.leadline\n  leadline explore demo.leadline --port 8080 --no-browser",
+    epilog="\b\nExamples:\n  leadline explore demo.leadline\n  leadline explore demo.leadline --port 8080 --no-browser\n"
+    "  leadline explore after.leadline --with before.leadline --factor work_mem",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
+@click.option("--with", "other", type=click.Path(path_type=Path), metavar="B", help="Another capture to compare windows with.")
+@click.option("--factor", "factors", multiple=True, metavar="NAME", help="What was changed on purpose between the two; repeatable.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on loopback.  [default: a free one]")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
-def command(capture: Path, port: int, no_browser: bool, as_json: bool) -> None:
+def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: int, no_browser: bool, as_json: bool) -> None:
     """Look into a capture over time, in a browser.
 
     Prints an address on the loopback interface, and opens it in the browser if there is a desktop. The page shows the sessions active
-    over time by wait class, and ranks statements, sessions and other things by their database time in the window that is chosen. Only
-    the user who started it can open it. Ctrl-C ends it.
+    over time by wait class, and ranks statements, sessions and other things by their database time in the window that is chosen. Marks
+    below the axis say what else happened. A window can be compared with another one, or with one of capture B: what grew. Only the
+    user who started it can open it. Ctrl-C ends it.
     """
     try:
-        from leadline.explore.app import serve
+        from leadline.explore.app import Shown, serve
     except ImportError as e:
         if (e.name or "").startswith("leadline"):
             raise
         raise LeadlineError(
             "unsupported", f"the page needs packages that are not installed ({e.name})", hint="pip install 'leadline[web]'"
         ) from None
-    from leadline.explore.answers import open_explored
+    from leadline.explore.answers import check_explorable, open_explored
     from leadline.output import to_json
 
-    explorer = open_explored(capture)
+    if factors and other is None:
+        raise LeadlineError("usage", "a factor is what differs between two captures", hint="--with B", where="--factor")
 
     def ready(url: str) -> None:
         click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
@@ -47,7 +56,14 @@ def command(capture: Path, port: int, no_browser: bool, as_json: bool) -> None:
 
             webbrowser.open(url)
 
-    serve(explorer, port, ready)
+    for path in filter(None, (capture, other)):
+        check_explorable(path)
+
+    def make(tell: Tell) -> Shown:
+        explorer = open_explored(capture, tell)
+        return Shown.of(explorer, open_explored(other, tell) if other is not None else None, factors)
+
+    serve(make, port, ready)
 
 
 def _has_desktop() -> bool:

@@ -1,4 +1,7 @@
-"""The address of the page is its whole state: window, filters, dimension of the ranking. What is not understood is refused."""
+"""The address of the page is its whole state: window, filters, dimension of the ranking, what it is compared with.
+
+What is not understood is refused.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,25 @@ SHOWN = ("locks",)  # what else is open on the page
 
 @dataclass(frozen=True)
 class State:
+    """versus: the window that is compared, in ns on the clock of its capture."""
+
     asked: Asked
     by: str
+    versus: tuple[int, int] | None = None
 
 
 def wrong(what: str, hint: str = "") -> Refused:
     return Refused(400, "usage", what, hint=hint)
 
 
-def read_state(query: str, ts_from: int, ts_to: int) -> State:
-    """The state that a query string names, for a capture from ts_from to ts_to. Raises Refused."""
+def read_state(query: str, ts_from: int, ts_to: int, other: tuple[int, int] | None = None) -> State:
+    """The state that a query string names, for a capture from ts_from to ts_to. other: begin and end of the capture that it is compared
+    with, if that is another one. Raises Refused.
+    """
     given = _words(query)
-    unknown = given.keys() - {"from", "to", "by", *SHOWN, *DIMENSIONS}
+    unknown = given.keys() - {"from", "to", "by", "vs", *SHOWN, *DIMENSIONS}
     if unknown:
-        raise wrong(f"{min(unknown)[:60]!r} is nothing that the page shows", f"from, to, by, {', '.join(DIMENSIONS)}")
+        raise wrong(f"{min(unknown)[:60]!r} is nothing that the page shows", f"from, to, by, vs, {', '.join(DIMENSIONS)}")
     by = given.get("by", "event")
     if by not in RANKINGS:
         raise wrong(f"there is no ranking by {by[:60]!r}", f"one of {', '.join(RANKINGS)}")
@@ -39,7 +47,18 @@ def read_state(query: str, ts_from: int, ts_to: int) -> State:
     if not 0 <= first < last <= ts_to - ts_from:
         raise wrong(f"the window must lie between 0 and {(ts_to - ts_from) / 1e9:.3f} s, and begin before it ends")
     filters = tuple((name, _value(name, given[name])) for name in DIMENSIONS if name in given)
-    return State(Asked(ts_from + first, ts_from + last, filters), by)
+    versus = _versus(given["vs"], *(other or (ts_from, ts_to))) if "vs" in given else None
+    return State(Asked(ts_from + first, ts_from + last, filters), by, versus)
+
+
+def _versus(text: str, ts_from: int, ts_to: int) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise wrong(f"{text[:60]!r} is no window to compare with", "vs=12.5-30")
+    low, high = _ns(first), _ns(last)
+    if not 0 <= low < high <= ts_to - ts_from:
+        raise wrong(f"what is compared must lie between 0 and {(ts_to - ts_from) / 1e9:.3f} s, and begin before it ends")
+    return ts_from + low, ts_from + high
 
 
 def _words(query: str) -> dict[str, str]:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from leadline.capture.gaps import gaps
-from leadline.capture.manifest import CLIENT
-from leadline.capture.reader import Capture, open_capture
+from leadline.capture.manifest import CLIENT, read_manifest
+from leadline.capture.reader import Capture, Tell, open_capture, why_unavailable
 from leadline.errors import LeadlineError
 from leadline.explore import queries
+from leadline.explore.marks import marks
 from leadline.explore.queries import RANKINGS, Asked, Query
-from leadline.findings import evaluate
+from leadline.findings import Evaluation, evaluate
+from leadline.recorder.window import cut
 from leadline.views import where
 from leadline.views.lock_tree import lock_trees
 from leadline.views.wait_classes import ORDER, wait_class
 
 MOST_TREES = 6
+SCRATCH = "leadline-explore-{pid}-"  # whose directory it is, if it was killed
 RUN_QUEUE = {"name": "run queue", "meaning": "ready to run, and waiting for a CPU", "light": "#93cfa3", "dark": "#1d6b3a"}
 
 
-def open_explored(path: Path) -> Explorer:
-    """Raises LeadlineError for a capture without samples of sessions."""
-    capture = open_capture(path, hold=True)
-    if reason := capture.unavailable("db_time"):
-        capture.close()
+def check_explorable(path: Path) -> None:
+    """Without opening it. Raises LeadlineError for what is no capture, or one without samples of sessions."""
+    if reason := why_unavailable(path, read_manifest(path), "db_time"):
         raise LeadlineError(
             "not_found",
             "the capture has no samples of sessions to explore",
@@ -38,12 +41,28 @@ def open_explored(path: Path) -> Explorer:
             f"leadline show {shlex.quote(str(path))} shows what it has",
             str(path),
         )
-    return Explorer(capture)
+
+
+def open_explored(path: Path, tell: Tell | None = None) -> Explorer:
+    """Raises LeadlineError for a capture without samples of sessions."""
+    check_explorable(path)
+    return Explorer(open_capture(path, hold=True, tell=tell))
+
+
+def palette() -> dict[str, Any]:
+    """What stacks and rankings are called, and the colours of wait classes."""
+    colours = [{"name": c.name, "meaning": c.meaning, "light": c.light, "dark": c.dark} for c in ORDER]
+    colours.insert(1, RUN_QUEUE)
+    rankings = [{"name": name, "label": label} for name, label in RANKINGS.items()]
+    return {"rankings": rankings, "classes": colours, "unknown": asdict(wait_class(""))}
 
 
 class Explorer:
+    """notes: what else the page says of the capture."""
+
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
+        self.notes: list[str] = []
         self._evaluating = threading.Lock()
         self.window = where.window(capture)
         reach = capture.rows("select min(ts) as first, max(ts + period_ns) as last from tick")[0]
@@ -55,15 +74,15 @@ class Explorer:
         capture.prepare("db_time tick statement session lock_wait lock_look lock_chain hot_block session_sample prepared_xact")
 
     @contextmanager
-    def _cursor(self) -> Iterator[Capture]:
+    def cursor(self) -> Iterator[Capture]:
         cursor = self.capture.db.cursor()
         try:
             yield replace(self.capture, db=cursor)
         finally:
             cursor.close()
 
-    def _rows(self, query: Query) -> list[dict[str, Any]]:
-        with self._cursor() as capture:
+    def rows(self, query: Query) -> list[dict[str, Any]]:
+        with self.cursor() as capture:
             return capture.rows(query.sql, query.values)
 
     # -- what does not depend on the window ----------------------------------------------------------------------------
@@ -81,20 +100,25 @@ class Explorer:
             notes.append("no passes were recorded, so no times are known")
         elif not of.db_time_s:
             notes.append("no session was active")
-        colours = [{"name": c.name, "meaning": c.meaning, "light": c.light, "dark": c.dark} for c in ORDER]
-        colours.insert(1, RUN_QUEUE)
-        return {
-            "name": self.capture.path.name,
-            "path": str(self.capture.path),
-            "window_s": (self.ts_to - self.ts_from) / 1e9,
+        return palette() | self.named() | {
             "began": of.began.isoformat() if of.began else None,
             "cpu_count": of.cpu_count,
             "rate_hz": of.rate_hz,
-            "rankings": [{"name": name, "label": label} for name, label in RANKINGS.items()],
-            "classes": colours,
-            "unknown": asdict(wait_class("")),
-            "notes": notes,
+            "counted_s": self.counted_ns / 1e9,
+            "notes": [*notes, *self.notes],
         }
+
+    def named(self) -> dict[str, Any]:
+        path = self.capture.path
+        return {"name": path.name, "path": str(path), "window_s": (self.ts_to - self.ts_from) / 1e9}
+
+    def marks(self) -> dict[str, Any]:
+        return {"kinds": self._marks}
+
+    @cached_property
+    def _marks(self) -> list[dict[str, Any]]:
+        with self.cursor() as capture:
+            return marks(capture, self.ts_from)
 
     def findings(self) -> dict[str, Any]:
         """Of the whole capture, most costly first."""
@@ -103,10 +127,22 @@ class Explorer:
 
     @cached_property
     def _findings(self) -> list[dict[str, Any]]:
+        return self._told(evaluate(self.capture))
+
+    def findings_of(self, asked: Asked) -> dict[str, Any]:
+        """Of a window, of all sessions: the rules over a copy of its rows. left: rules without the evidence that they need there."""
+        with self._evaluating, tempfile.TemporaryDirectory(prefix=SCRATCH.format(pid=os.getpid())) as scratch:
+            part = cut(self.capture.path, asked.ts_from, asked.ts_to, Path(scratch) / "window.leadline")
+            with closing(open_capture(part, hold=True)) as capture:
+                found = evaluate(capture)
+        left = [{"id": rule, "why": why} for rule, why in found.not_evaluated]
+        return {"findings": self._told(found), "left": left, "clean": len(found.clean)}
+
+    def _told(self, found: Evaluation) -> list[dict[str, Any]]:
         said = ("id", "title", "severity", "statement", "cost_s")
         return [
             {name: getattr(f, name) for name in said} | {"from_s": (f.ts_from - self.ts_from) / 1e9, "to_s": (f.ts_to - self.ts_from) / 1e9}
-            for f in evaluate(self.capture).findings
+            for f in found.findings
         ]
 
     # -- of a window and its filters -----------------------------------------------------------------------------------
@@ -119,8 +155,8 @@ class Explorer:
             "to_s": (asked.ts_to - self.ts_from) / 1e9,
             "step_s": step_ns / 1e9,
             "last": queries.last_step(asked, step_ns),
-            "passes": self._rows(seen),
-            "rows": self._rows(spent),
+            "passes": self.rows(seen),
+            "rows": self.rows(spent),
             "filters": [{"by": name, "key": str(value), "label": self.label(name, str(value))} for name, value in asked.filters],
             "sql": [spent.shown, seen.shown],
         }
@@ -132,7 +168,7 @@ class Explorer:
 
     def ranking(self, asked: Asked, by: str) -> dict[str, Any]:
         query = queries.ranking(asked, by)
-        rows = self._rows(query)
+        rows = self.rows(query)
         there, total_s = (rows[0]["there"], rows[0]["total_s"]) if rows else (0, 0.0)
         listed = [
             {"key": row["key"], "label": self.label(by, row["key"]), "seconds": row["seconds"], "classes": row["classes"]} for row in rows
@@ -142,7 +178,7 @@ class Explorer:
     def locks(self, asked: Asked) -> dict[str, Any]:
         """The lock trees of the window; of all sessions, whatever the filters, as a tree without its root says nothing."""
         query = queries.lock_chains(asked)
-        with self._cursor() as capture:
+        with self.cursor() as capture:
             for view in ("lock_chain", "lock_wait", "session_sample"):  # in front of those of the whole capture, for this cursor alone
                 schema = capture.db.execute("select current_database()").fetchone()
                 whole = f'"{schema[0] if schema else "memory"}".main.{view}'
@@ -158,20 +194,20 @@ class Explorer:
         if key == "":
             return "(none)" if by != "statement" else "(no statement known)"
         if by == "statement":
-            return self._statements.get(key) or "(text not known)"
+            return self.statements.get(key) or "(text not known)"
         if by == "session":
             return self._sessions.get(key) or f"session {key}"
         return key
 
     @cached_property
-    def _statements(self) -> dict[str, str]:
-        with self._cursor() as capture:
+    def statements(self) -> dict[str, str]:
+        with self.cursor() as capture:
             rows = capture.rows("select statement_id::varchar as key, any_value(query) as query from statement group by statement_id")
         return {row["key"]: " ".join((row["query"] or "").split()) for row in rows}
 
     @cached_property
     def _sessions(self) -> dict[str, str]:
-        with self._cursor() as capture:
+        with self.cursor() as capture:
             rows = capture.rows(
                 "select session_id::varchar as key, any_value(pid) as pid, arg_max(application_name, ts) as application, "
                 "any_value(backend_type) as kind from session group by session_id"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,14 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from leadline.capture.reader import Tell
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.explore.address import State, read_state
+from leadline.explore.address import State, read_state, wrong
 from leadline.explore.answers import Explorer
+from leadline.explore.growth import Growth
+from leadline.explore.opening import Opening
+from leadline.progress import TerminalLine
 from leadline.server.operation import Refused, status_of
 from leadline.server.web.app import STATIC as SITE
 from leadline.server.web.app import Guard, as_json, asked, failed, html, is_for_people
@@ -61,18 +69,51 @@ def check(request: Request) -> None:
         raise Refused(403, "rights", "this page is answered only to the user who started it")
 
 
-def build(explorer: Explorer) -> ASGIApp:
-    def state(request: Request) -> State:
-        return read_state(request.url.query, explorer.ts_from, explorer.ts_to)
+@dataclass(frozen=True)
+class Shown:
+    """A capture that the page shows, and what its windows are compared with."""
 
-    answers: Mapping[str, Callable[[Request], Any]] = {
-        "/api/about": lambda request: explorer.about(),
-        "/api/findings": lambda request: explorer.findings(),
-        "/api/time": lambda request: explorer.over_time(state(request).asked),
-        "/api/ranking": lambda request: explorer.ranking(state(request).asked, state(request).by),
-        "/api/locks": lambda request: explorer.locks(state(request).asked),
-    }
+    explorer: Explorer
+    growth: Growth
 
+    @classmethod
+    def of(cls, explorer: Explorer, other: Explorer | None = None, factors: Sequence[str] = ()) -> Shown:
+        growth = Growth(explorer, other or explorer, factors)
+        if factors:
+            growth.check_factors()
+        return cls(explorer, growth)
+
+    def state(self, query: str) -> State:
+        here, there = self.explorer, self.growth.there
+        return read_state(query, here.ts_from, here.ts_to, (there.ts_from, there.ts_to))
+
+    def about(self, _query: str) -> dict[str, Any]:
+        return self.explorer.about() | {"other": self.growth.there.named() if self.growth.is_other else None}
+
+    def ranking(self, query: str) -> dict[str, Any]:
+        state = self.state(query)
+        return self.explorer.ranking(state.asked, state.by)
+
+    def compare(self, query: str) -> dict[str, Any]:
+        state = self.state(query)
+        if state.versus is None:
+            raise wrong("no window to compare with is given", "vs=12.5-30")
+        return self.growth.between(state.asked, state.by, state.versus)
+
+
+ANSWERS: Mapping[str, Callable[[Shown, str], Any]] = {
+    "about": Shown.about,
+    "marks": lambda shown, query: shown.explorer.marks(),
+    "findings": lambda shown, query: shown.explorer.findings(),
+    "findings-of": lambda shown, query: shown.explorer.findings_of(shown.state(query).asked),
+    "time": lambda shown, query: shown.explorer.over_time(shown.state(query).asked),
+    "ranking": Shown.ranking,
+    "compare": Shown.compare,
+    "locks": lambda shown, query: shown.explorer.locks(shown.state(query).asked),
+}
+
+
+def build(opening: Opening[Shown]) -> ASGIApp:
     def refused(request: Request, error: LeadlineError) -> Response:
         if is_for_people(request):
             return html(ERROR.format(message=escape(error.message), hint=escape(error.hint)), status_of(error))
@@ -91,17 +132,31 @@ def build(explorer: Explorer) -> ASGIApp:
 
         return handle
 
-    def file(path: Path, takes_state: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    def page(opening_of: Callable[[Request], Opening[Any]]) -> Callable[[Request], Awaitable[Response]]:
+        def respond(request: Request) -> Response:
+            check(request)
+            found = opening_of(request)
+            if found.is_ready:  # else the page says what is wrong, when it can be known
+                found.get().state(request.url.query)
+            return FileResponse(STATIC / "index.html")
+
+        return handler(respond)
+
+    def handler(respond: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
-                check(request)
-                if takes_state:
-                    state(request)
+                return respond(request)
             except LeadlineError as e:
                 return refused(request, e)
-            return FileResponse(path)
 
         return handle
+
+    def file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+        def respond(request: Request) -> Response:
+            check(request)
+            return FileResponse(path)
+
+        return handler(respond)
 
     async def missing(request: Request, _error: Exception) -> Response:
         return refused(request, LeadlineError("not_found", "there is no such page"))
@@ -109,22 +164,50 @@ def build(explorer: Explorer) -> ASGIApp:
     async def broken(request: Request, _error: Exception) -> Response:
         return refused(request, LeadlineError("fault", "leadline itself failed", hint="please report it"))
 
-    routes = [Route(path, api(answer)) for path, answer in answers.items()]
+    def under(prefix: str, opening_of: Callable[[Request], Opening[Any]], answers: Mapping[str, Callable[[Any, str], Any]]) -> list[Route]:
+        def ask(answer: Callable[[Any, str], Any]) -> Callable[[Request], Any]:
+            return lambda request: answer(opening_of(request).get(), request.url.query)
+
+        return [
+            Route(f"{prefix}/", page(opening_of)),
+            Route(f"{prefix}/api/opening", api(lambda request: opening_of(request).state())),
+            *(Route(f"{prefix}/api/{name}", api(ask(answer))) for name, answer in answers.items()),
+        ]
+
+    routes = under("", lambda _: opening, ANSWERS)
     routes += [Route(f"/static/{path.name}", file(path)) for path in sorted(STATIC.iterdir()) if path.suffix != ".html"]
     routes.append(Route("/static/icon.svg", file(SITE / "icon.svg")))
-    routes.append(Route("/", file(STATIC / "index.html", takes_state=True)))
     app = Starlette(routes=routes, exception_handlers={404: missing, 500: broken})
     app.router.redirect_slashes = False
     return Guard(app)
 
 
-def serve(explorer: Explorer, port: int, ready: Callable[[str], None]) -> None:
-    """Until SIGTERM or Ctrl-C. ready: called with the address when it listens. Raises LeadlineError."""
+def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None]) -> None:
+    """Until SIGTERM or Ctrl-C. make: opens what is shown, while the page says so. ready: called with the address when it listens.
+
+    Raises LeadlineError, also what make raises.
+    """
     sock = listening(port)
     url = f"http://{HOST}:{sock.getsockname()[1]}/"
+    line, began = TerminalLine(), time.monotonic()
+
+    def told(tell: Tell) -> Any:
+        def both(db: duckdb.DuckDBPyConnection | None, done: int, of: int, what: str) -> None:
+            tell(db, done, of, what)
+            line.share(done, of, what) if of else line.update(time.monotonic() - began, math.inf, what)
+
+        try:
+            return make(both)
+        finally:
+            line.done()
+
+    def ended() -> None:
+        server.should_exit |= opening.error is not None
+
+    opening = Opening(told, ended)
     config = uvicorn.Config(
-        build(explorer), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_S, proxy_headers=False,
-        ws="none", http=Impatient, loop="asyncio", lifespan="off",
+        build(opening), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_S,
+        proxy_headers=False, ws="none", http=Impatient, loop="asyncio", lifespan="off",
     )  # fmt: skip
 
     class Server(uvicorn.Server):
@@ -132,6 +215,12 @@ def serve(explorer: Explorer, port: int, ready: Callable[[str], None]) -> None:
             await super().startup(sockets)
             if self.started:
                 ready(url)
+                opening.begin()
 
+    server = Server(config)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has ended
-        asyncio.run(Server(config).serve([sock]))
+        asyncio.run(server.serve([sock]))
+    failed_first = opening.error
+    opening.stop()
+    if failed_first is not None:
+        raise failed_first

@@ -12,6 +12,7 @@ MOST_STEPS = 300  # of a picture: more are narrower than a pixel of a phone
 MOST_ROWS = 50  # of a ranking
 CLASSES = "list({'wait_class': wait_class, 'seconds': s} order by s desc, wait_class) as classes"
 Value = int | str
+OneOf = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ RANKINGS = {name: d.label for name, d in DIMENSIONS.items()} | {OBJECT: "object"
 
 @dataclass(frozen=True)
 class Asked:
-    """A window, in ns on the clock of the capture, and filters: a dimension's name and the value that it must have."""
+    """A window, in ns on the clock of the capture, and filters: a dimension's name and the value that it must have, or the numbers."""
 
     ts_from: int
     ts_to: int
-    filters: tuple[tuple[str, Value], ...] = ()
+    filters: tuple[tuple[str, Value | OneOf], ...] = ()
 
 
 @dataclass
@@ -95,6 +96,8 @@ def _where(query: Query, asked: Asked) -> str:
             wait_class, _, event = value.partition(":")
             parts.append(f"wait_class = {query.bind(wait_class)}")
             parts.append(f"wait_event = {query.bind(event)}" if event else "wait_event is null")
+        elif isinstance(value, tuple):
+            parts.append(f"{of.column} in ({', '.join(map(query.bind, value))})" if value else "false")
         elif value == "":
             parts.append(f"{of.column} is null" if of.is_number else f"coalesce({of.column}, '') = ''")
         else:
@@ -145,22 +148,44 @@ def passes(asked: Asked, step_ns: int) -> Query:
     return query
 
 
-def ranking(asked: Asked, by: str) -> Query:
+def ranking(asked: Asked, by: str, most: int | None = MOST_ROWS) -> Query:
     """Seconds by the values of a dimension, most first, each with its wait classes. there, total_s: of all values, also those cut off."""
+    limit = "" if most is None else f" limit {most}"
     if by == OBJECT:
-        return _objects(asked)
+        return _objects(asked, limit)
     query, of = Query(), DIMENSIONS[by]
     columns = ", ".join(dict.fromkeys((of.column, "wait_class")))
     query.sql = (
         f"with part as (\n  select {columns}, sum(weight_s) as s\n  from db_time\n  where {_where(query, asked)}\n  group by all)\n"
         f"select {of.key} as key, sum(s) as seconds, {CLASSES},\n"
         "       count(*) over () as there, sum(sum(s)) over () as total_s\n"
-        f"from part group by key order by seconds desc, key limit {MOST_ROWS}"
+        f"from part group by key order by seconds desc, key{limit}"
     )
     return query
 
 
-def _objects(asked: Asked) -> Query:
+def active(asked: Asked, by: str) -> Query:
+    """Sessions active on average by the values of a dimension: seconds for each second that was observed, which is null where none was."""
+    query = ranking(asked, by, most=None)
+    query.sql = (
+        f"select key, seconds, seconds / observed_s as sessions\nfrom (\n{query.sql})\n"
+        f"cross join (select sum(period_ns) / 1e9 as observed_s from tick where {_window(query, asked)})\norder by seconds desc, key"
+    )
+    return query
+
+
+def whole(asked: Asked) -> Query:
+    """The database time of a window, and the seconds in which it was observed."""
+    query = Query()
+    query.sql = (
+        f"select coalesce(sum(weight_s), 0) as seconds,\n"
+        f"       (select coalesce(sum(period_ns), 0) / 1e9 from tick where {_window(query, asked)}) as observed_s\n"
+        f"from db_time where {_where(query, asked)}"
+    )
+    return query
+
+
+def _objects(asked: Asked, limit: str) -> Query:
     """Objects of locks by what the looks at their waiters stand for. Objects of buffers: the time of such waits, divided by where their
     waiters were seen in the window, of all sessions.
     """
@@ -186,7 +211,7 @@ part as (
   select object, wait_class, s * waiters / sum(waiters) over (partition by wait_kind, wait_class) from seen join waited using (wait_kind))
 select key, sum(s) as seconds, {CLASSES},
        count(*) over () as there, (select coalesce(sum(weight_s), 0) from db_time where {where}) as total_s
-from part where s > 0 group by key order by seconds desc, key limit {MOST_ROWS}"""
+from part where s > 0 group by key order by seconds desc, key{limit}"""
     return query
 
 

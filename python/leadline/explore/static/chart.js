@@ -1,6 +1,7 @@
 // The chart: sessions active on average, stacked by wait class. Steps without a pass are drawn as gaps, never as zero.
 "use strict";
 
+const GAP = "not seen: no pass was made", UNREAD = "not read yet";
 const SVG = "http://www.w3.org/2000/svg";
 
 function svg(name, attributes, text) {
@@ -21,15 +22,32 @@ function pieces(rows) {
   return out;
 }
 
+// Sessions active by step, of all that was seen.
+function totals(of) {
+  const sums = new Map();
+  for (const row of of.rows) sums.set(row.step, (sums.get(row.step) || 0) + row.seconds);
+  return new Map(of.passes.filter((row) => row.observed_s > 0).map((row) => [row.step, (sums.get(row.step) || 0) / row.observed_s]));
+}
+
 function roundSteps(span, most) {
   const rough = span / most, power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough * 0.9999) || 10 * power;
 }
 
+const CLOCK_STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800];
+
+// A moment of the wall clock; of a step of minutes or more without its seconds.
+function clock(epoch_s, step) {
+  const [day, time] = new Date(Math.round(epoch_s * 1000)).toISOString().split("T");
+  if (step >= 86400) return day.slice(5);
+  return `${time.slice(0, 8) === "00:00:00" && step >= 60 ? `${day.slice(5)} ` : ""}${time.slice(0, step >= 60 ? 5 : 8)}`;
+}
+
 class Chart {
+  // epoch_s: the wall clock at second 0, where the axis shows that; else undefined.
   // place: element. choose(from_s, to_s): called with a window that was dragged. rank(name): order of the stack.
-  constructor(place, choose, rank, colour) {
-    Object.assign(this, { place, choose, rank, colour, marks: [], data: null });
+  constructor(place, choose, rank, colour, epoch_s) {
+    Object.assign(this, { place, choose, rank, colour, epoch_s, findings: [], kinds: [], data: null });
     this.tip = document.createElement("div");
     this.tip.className = "tip";
     this.tip.hidden = true;
@@ -42,14 +60,20 @@ class Chart {
     new ResizeObserver(() => this.width !== place.clientWidth && this.draw()).observe(place);
   }
 
-  show(data, cpus) {
-    Object.assign(this, { data, cpus });
+  // outline: another window in steps of the same length, or null.
+  show(data, cpus, outline) {
+    Object.assign(this, { data, cpus, outline });
     this.draw();
   }
 
-  mark(marks) {
-    this.marks = marks;
+  // findings: in lines of their own. kinds: other marks, a line for each kind that has a short name; those without are drawn as gaps.
+  mark(findings, kinds) {
+    Object.assign(this, { findings, kinds });
     this.draw();
+  }
+
+  within(marks) {
+    return !this.data ? [] : marks.filter((mark) => mark.to_s >= this.data.from_s && mark.from_s <= this.data.to_s);
   }
 
   x(seconds) {
@@ -70,10 +94,10 @@ class Chart {
 
   draw() {
     if (!this.data) return;
-    const lanes = this.lanes();
+    const kinds = this.kinds.filter((kind) => kind.short && this.within(kind.marks).length), lanes = this.lanes();
     this.width = Math.max(this.place.clientWidth, 200);
     Object.assign(this, { left: 40, right: 8, top: 10, plot: 170 });
-    const axis = this.top + this.plot, height = axis + 24 + lanes.length * 11;
+    const axis = this.top + this.plot, height = axis + 24 + (kinds.length + lanes.length) * 11;
     const out = svg("svg", { width: this.width, height, viewBox: `0 0 ${this.width} ${height}`, role: "img", "aria-label": this.told() });
     out.append(this.hatching());
     const seen = new Map(this.data.passes.map((row) => [row.step, row.observed_s]));
@@ -87,7 +111,8 @@ class Chart {
       stacks.get(piece.name).push([piece.step, below, above]);
     }
     this.tops = tops;
-    const most = Math.max(0, ...tops.values());
+    this.others = this.outline ? totals(this.outline) : new Map();
+    const most = Math.max(0, ...tops.values(), ...this.others.values());
     const withCpus = this.cpus && this.cpus <= Math.max(3 * most, most === 0 ? this.cpus : 0);
     const high = Math.max(most, withCpus ? this.cpus : 0, 0.001) * 1.06;
     const y = (value) => axis - (value / high) * this.plot;
@@ -96,14 +121,23 @@ class Chart {
       out.append(svg("line", { class: "grid", x1: this.left, x2: this.width - this.right, y1: y(value), y2: y(value) }));
       out.append(svg("text", { class: "tick", x: this.left - 6, y: y(value) + 4, "text-anchor": "end" }, String(+value.toPrecision(6))));
     }
+    for (const mark of this.unread()) {
+      const [x, to] = this.ends(mark), later = svg("rect", { class: "unread", x, y: this.top, width: to - x, height: this.plot });
+      later.append(svg("title", {}, UNREAD));
+      out.append(later);
+    }
     for (let at = 0; at <= this.data.last; at++) {
-      if (seen.has(at)) continue;
+      if (seen.has(at) || this.isUnread(at)) continue;
       const from = at;
-      while (at < this.data.last && !seen.has(at + 1)) at++;
+      while (at < this.data.last && !seen.has(at + 1) && !this.isUnread(at + 1)) at++;
       const x = this.x(this.edges(from)[0]), width = Math.max(this.x(this.edges(at)[1]) - x, 1);
       const gap = svg("rect", { class: "gap", x, y: this.top, width, height: this.plot, fill: "url(#hatching)" });
-      gap.append(svg("title", {}, "not seen: no pass was made"));
+      gap.append(svg("title", {}, GAP));
       out.append(gap);
+    }
+    for (const mark of this.kinds.filter((kind) => !kind.short).flatMap((kind) => this.within(kind.marks))) {
+      const [from, to] = this.ends(mark);
+      if (to - from >= 1) out.append(svg("rect", { class: "gap", x: from, y: this.top, width: to - from, height: this.plot, fill: "url(#hatching)" }));
     }
     for (const [name, parts] of stacks) {
       const d = parts.map(([at, below, above]) => {
@@ -115,6 +149,10 @@ class Chart {
       path.style.fill = this.colour(name);
       out.append(path);
     }
+    if (this.others.size) {
+      const d = this.stairs(y);
+      out.append(svg("path", { class: "outline halo", d }), svg("path", { class: "outline", d }));
+    }
     if (this.cpus) {
       const at = withCpus ? y(this.cpus) : this.top;
       if (withCpus) out.append(svg("line", { class: "cpus", x1: this.left, x2: this.width - this.right, y1: at, y2: at }));
@@ -122,17 +160,48 @@ class Chart {
       out.append(svg("text", { class: "cpus", x: this.width - this.right - 4, y: at + (at < 24 ? 13 : -4), "text-anchor": "end" }, text));
     }
     this.times(out, axis);
-    lanes.forEach((lane, number) => lane.forEach((mark) => out.append(this.line(mark, axis + 27 + number * 11))));
+    kinds.forEach((kind, number) => out.append(this.row(kind, axis + 27 + number * 11)));
+    lanes.forEach((lane, number) => lane.forEach((mark) => out.append(this.line(mark, axis + 27 + (kinds.length + number) * 11))));
     this.chosen = svg("rect", { class: "chosen", y: this.top, height: this.plot, width: 0, x: 0 });
     this.cursor = svg("line", { class: "cursor", y1: this.top, y2: axis, x1: -9, x2: -9 });
     out.append(this.chosen, this.cursor);
     this.place.replaceChildren(out, this.tip);
   }
 
+  // The outline: from step to step where both were seen, else anew.
+  stairs(y) {
+    const { from_s, step_s } = this.data, { last, length_s } = this.outline;
+    let d = "", before = -2;
+    for (const at of [...this.others.keys()].sort((a, b) => a - b)) {
+      const from = this.x(from_s + at * step_s).toFixed(2), to = this.x(from_s + (at === last ? length_s : (at + 1) * step_s)).toFixed(2);
+      d += `${before === at - 1 ? "V" : `M${from} `}${y(this.others.get(at)).toFixed(2)}H${to}`;
+      before = at;
+    }
+    return d;
+  }
+
+  // What a thread of the server reads later.
+  unread() {
+    return (this.data.unread || []).map(([from_s, to_s]) => ({ from_s, to_s }));
+  }
+
+  isUnread(step) {
+    const [from, to] = this.edges(step);
+    return this.unread().some((mark) => mark.from_s < to && mark.to_s > from);
+  }
+
+  when(seconds, digits) {
+    return this.epoch_s === undefined ? `${seconds.toFixed(digits)} s` : `${clock(this.epoch_s + seconds, 1)}`;
+  }
+
+  between(from, to, digits) {
+    return this.epoch_s === undefined ? `${from.toFixed(digits)} to ${to.toFixed(digits)} s` : `${this.when(from)} to ${this.when(to)}`;
+  }
+
   told() {
     const { from_s, to_s, rows } = this.data;
     const seconds = rows.reduce((sum, row) => sum + row.seconds, 0);
-    return `From second ${from_s.toFixed(2)} to ${to_s.toFixed(2)}: ${seconds.toFixed(2)} seconds of database time; by wait class in the legend below`;
+    return `From ${this.between(from_s, to_s, 2)}: ${seconds.toFixed(2)} seconds of database time; by wait class in the legend below`;
   }
 
   hatching() {
@@ -143,19 +212,19 @@ class Chart {
   }
 
   times(out, axis) {
-    const { from_s, to_s } = this.data, step = roundSteps(to_s - from_s, this.width < 600 ? 4 : 10);
-    for (let at = Math.ceil(from_s / step - 1e-9) * step; at <= to_s + 1e-9; at += step) {
+    const { from_s, to_s } = this.data, span = to_s - from_s, most = this.width < 600 ? 4 : 10, zero = this.epoch_s || 0;
+    const step = this.epoch_s === undefined || span < most ? roundSteps(span, most) : CLOCK_STEPS.find((one) => one * most >= span) || 2592000;
+    for (let at = Math.ceil((zero + from_s) / step - 1e-9) * step - zero; at <= to_s + 1e-9; at += step) {
       const x = this.x(at), anchor = x > this.width - 24 ? "end" : x < this.left + 10 ? "start" : "middle";
       out.append(svg("line", { class: "grid", x1: x, x2: x, y1: axis, y2: axis + 4 }));
-      out.append(svg("text", { class: "tick", x, y: axis + 16, "text-anchor": anchor }, `${+at.toPrecision(9)} s`));
+      out.append(svg("text", { class: "tick", x, y: axis + 16, "text-anchor": anchor }, this.epoch_s === undefined ? `${+at.toPrecision(9)} s` : clock(zero + at, step)));
     }
   }
 
   // Findings in as few lines as hold them beside each other; at most three lines.
   lanes() {
     const lanes = [], { from_s, to_s } = this.data, room = (to_s - from_s) * 0.04;
-    for (const mark of this.marks) {
-      if (mark.to_s < from_s || mark.from_s > to_s) continue;
+    for (const mark of this.within(this.findings)) {
       let lane = lanes.find((those) => those.every((other) => mark.from_s > other.to_s + room || other.from_s > mark.to_s + room));
       if (!lane && lanes.length < 3) lanes.push((lane = []));
       if (lane) lane.push(mark);
@@ -163,14 +232,39 @@ class Chart {
     return lanes;
   }
 
+  // Of a mark on the page, within the chart.
+  ends(mark) {
+    return [mark.from_s, mark.to_s].map((s) => Math.min(Math.max(this.x(s), this.left), this.width - this.right));
+  }
+
+  row(kind, y) {
+    const group = svg("g", { class: `event ${kind.name}` });
+    group.append(svg("text", { x: this.left - 4, y: y + 3, "text-anchor": "end" }, kind.short));
+    for (const mark of this.within(kind.marks)) {
+      const [from, to] = this.ends(mark), width = Math.max(to - from, 3);
+      group.append(svg("rect", { x: Math.min(from, this.width - this.right - width), y: y - 4, width, height: 8 }));
+    }
+    return group;
+  }
+
+  // Marks of all kinds at a place of the axis, as lines for the tip; what is narrower than a finger counts a little wider.
+  under(x) {
+    const here = (mark) => this.ends(mark)[0] - 4 <= x && x <= this.ends(mark)[1] + 4;
+    return this.kinds.flatMap((kind) => this.within(kind.marks).filter(here).map((mark) => `${kind.label}: ${mark.text}`));
+  }
+
   line(mark, y) {
-    const from = Math.max(this.x(mark.from_s), this.left), to = Math.max(Math.min(this.x(mark.to_s), this.width - this.right), from + 3);
+    const [from, end] = this.ends(mark), to = Math.max(end, from + 3);
     const group = svg("g", { class: `mark ${mark.severity}` });
     group.append(svg("line", { x1: from, x2: to, y1: y, y2: y }));
     group.append(svg("line", { x1: from, x2: from, y1: y - 4, y2: y + 4 }));
     group.append(svg("text", { x: Math.max(from - 4, 12), y: y + 4, "text-anchor": "end" }, mark.number));
     group.append(svg("title", {}, `${mark.number}. ${mark.id}: ${mark.statement}`));
     return group;
+  }
+
+  get isDragged() {
+    return this.from !== undefined;
   }
 
   place_x(event) {
@@ -198,12 +292,15 @@ class Chart {
     if (x < this.left || x > this.width - this.right) { this.tip.hidden = true; return; }
     const { from_s, step_s, last } = this.data, step = Math.min(Math.floor((this.seconds(x) - from_s) / step_s), last);
     const [from, to] = this.edges(step), observed = (this.data.passes.find((row) => row.step === step) || {}).observed_s;
-    const lines = [`${from.toFixed(3)} to ${to.toFixed(3)} s`];
-    if (!observed) lines.push("not seen: no pass was made");
+    const lines = [this.between(from, to, 3)];
+    if (!observed) lines.push(this.isUnread(step) ? UNREAD : GAP);
     else {
       const here = pieces(this.data.rows.filter((row) => row.step === step)).sort((a, b) => b.seconds - a.seconds);
       lines.push(`${(this.tops.get(step) || 0).toFixed(2)} sessions active`, ...here.map((piece) => `${piece.name} ${(piece.seconds / observed).toFixed(2)}`));
     }
+    if (this.others.has(step)) lines.push(`compared: ${this.others.get(step).toFixed(2)}`);
+    const marks = this.under(x);
+    lines.push(...marks.slice(0, 4).map((text) => (text.length > 70 ? `${text.slice(0, 69)}…` : text)), ...(marks.length > 4 ? [`${marks.length - 4} more marks`] : []));
     this.tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
     this.tip.hidden = false;
     this.tip.style.left = `${Math.min(x + 14, this.width - this.tip.offsetWidth - 4)}px`;
