@@ -18,6 +18,7 @@ import pytest
 from conftest import no_oracle
 from eventful_capture import eventful
 from example_capture import NASTY, example
+from recorded_pieces import as_piece, begun_at
 
 PATIENCE_S = 60
 
@@ -47,6 +48,18 @@ def eventful_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("a", "b"):
         (folder / name).mkdir()
     with served(eventful(folder / "a").write(), "--with", example(folder / "b").write()) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def recorder_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Pieces of 60 s at 0 and 60 s, and one at 300 s."""
+    folder = tmp_path_factory.mktemp("recorder")
+    for number, second in enumerate((0, 60, 300), 1):
+        with begun_at(second):
+            (folder / str(number)).mkdir()
+            as_piece(example(folder / str(number)), folder / "shop", number, second, process="1@1")
+    with served(folder / "shop") as url:
         yield url
 
 
@@ -368,3 +381,26 @@ def test_findings_of_this_window_alone(page: Page) -> None:
     assert "BLOCK-CHAIN" not in page.value(listed)
     page.click("#whole")
     assert "BLOCK-CHAIN" in page.value(listed)
+
+
+def test_a_window_of_a_recorder_is_opened(driver: Any, recorder_url: str) -> None:
+    page = Page(driver, recorder_url)
+    page.go("")
+    page.until(lambda: not page.value("document.querySelector('.unread')") and page.value("chart.data.rows.length"), "all pieces are read")
+    assert page.value("document.querySelector('#columns').hidden") and page.value("document.querySelectorAll('#chart .gap').length") == 1
+    gap = page.value("document.querySelector('#marks [data-kind=away] ol').textContent")
+    assert gap == "08:55:20 to 08:58:20 from one piece to the next"
+    assert page.value("[...document.querySelectorAll('#chart .tick')].some(t => /^[0-9][0-9]:[0-9][0-9]/.test(t.textContent))")
+    page.drag(0.1, 0.3)
+    button = driver.find_element("id", "open-window")
+    assert 30 < float(page.state["from"]) < 40 and button.text.startswith("Open this window (2 pieces, ")
+    button.click()
+    page.until(lambda: "/at/" in driver.current_url, "the window")
+    page.wait()
+    assert "Lock:tuple" in page.rows and "leadline take --from-recorder" in page.value("document.querySelector('#notes').textContent")
+    page.drag(0.5, 0.9)
+    assert page.filters == [] and float(page.state["from"]) > 10
+    driver.find_element("id", "recorder").click()
+    page.wait()
+    assert page.value("document.querySelector('#columns').hidden")
+    assert page.complaints() == []

@@ -14,11 +14,14 @@ from leadline.errors import LeadlineError
 if TYPE_CHECKING:
     from leadline.capture.reader import Tell
 
+HOW_TO_COMPARE = "leadline take --from-recorder DIR --between FROM TO makes a capture of a window"
+
 
 @click.command(
     "explore",
     epilog="\b\nExamples:\n  leadline explore demo.leadline\n  leadline explore demo.leadline --port 8080 --no-browser\n"
-    "  leadline explore after.leadline --with before.leadline --factor work_mem",
+    "  leadline explore after.leadline --with before.leadline --factor work_mem\n"
+    "  leadline explore /var/lib/leadline/shop",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
 @click.option("--with", "other", type=click.Path(path_type=Path), metavar="B", help="Another capture to compare windows with.")
@@ -33,9 +36,11 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
     over time by wait class, and ranks statements, sessions and other things by their database time in the window that is chosen. Marks
     below the axis say what else happened. A window can be compared with another one, or with one of capture B: what grew. Only the
     user who started it can open it. Ctrl-C ends it.
+
+    CAPTURE may be the directory of leadline record: the page shows all its pieces over time, and opens any window of them.
     """
     try:
-        from leadline.explore.app import Shown, serve
+        from leadline.explore.app import Shown, serve, serve_recorder
     except ImportError as e:
         if (e.name or "").startswith("leadline"):
             raise
@@ -43,6 +48,7 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
             "unsupported", f"the page needs packages that are not installed ({e.name})", hint="pip install 'leadline[web]'"
         ) from None
     from leadline.explore.answers import check_explorable, open_explored
+    from leadline.explore.overview import is_recorder
     from leadline.output import to_json
 
     if factors and other is None:
@@ -56,6 +62,11 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
 
             webbrowser.open(url)
 
+    if is_recorder(capture):
+        if other is not None:
+            raise LeadlineError("usage", "windows of a recorder are not compared with another capture", hint=HOW_TO_COMPARE, where="--with")
+        serve_recorder(capture, port, ready)
+        return
     for path in filter(None, (capture, other)):
         check_explorable(path)
 

@@ -29,6 +29,8 @@ from leadline.explore.address import State, read_state, wrong
 from leadline.explore.answers import Explorer
 from leadline.explore.growth import Growth
 from leadline.explore.opening import Opening
+from leadline.explore.overview import Overview
+from leadline.explore.windows import Windows
 from leadline.progress import TerminalLine
 from leadline.server.operation import Refused, status_of
 from leadline.server.web.app import STATIC as SITE
@@ -113,7 +115,14 @@ ANSWERS: Mapping[str, Callable[[Shown, str], Any]] = {
 }
 
 
-def build(opening: Opening[Shown]) -> ASGIApp:
+OF_RECORDER: Mapping[str, Callable[[Overview, str], Any]] = {
+    "about": Overview.about, "marks": Overview.marks, "time": Overview.over_time,
+}  # fmt: skip
+
+
+def build(opening: Opening[Shown] | Opening[Overview], windows: Windows[Shown] | None = None) -> ASGIApp:
+    """windows: of a recorder, whose overview the opening then is."""
+
     def refused(request: Request, error: LeadlineError) -> Response:
         if is_for_people(request):
             return html(ERROR.format(message=escape(error.message), hint=escape(error.hint)), status_of(error))
@@ -174,7 +183,9 @@ def build(opening: Opening[Shown]) -> ASGIApp:
             *(Route(f"{prefix}/api/{name}", api(ask(answer))) for name, answer in answers.items()),
         ]
 
-    routes = under("", lambda _: opening, ANSWERS)
+    routes = under("", lambda _: opening, ANSWERS if windows is None else OF_RECORDER)
+    if windows is not None:
+        routes += under("/at/{window}", lambda request: windows.opening(request.path_params["window"]), ANSWERS)
     routes += [Route(f"/static/{path.name}", file(path)) for path in sorted(STATIC.iterdir()) if path.suffix != ".html"]
     routes.append(Route("/static/icon.svg", file(SITE / "icon.svg")))
     app = Starlette(routes=routes, exception_handlers={404: missing, 500: broken})
@@ -182,8 +193,9 @@ def build(opening: Opening[Shown]) -> ASGIApp:
     return Guard(app)
 
 
-def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None]) -> None:
+def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None], windows: Windows[Shown] | None = None) -> None:
     """Until SIGTERM or Ctrl-C. make: opens what is shown, while the page says so. ready: called with the address when it listens.
+    windows: of a recorder.
 
     Raises LeadlineError, also what make raises.
     """
@@ -206,7 +218,7 @@ def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None]) 
 
     opening = Opening(told, ended)
     config = uvicorn.Config(
-        build(opening), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_S,
+        build(opening, windows), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_S,
         proxy_headers=False, ws="none", http=Impatient, loop="asyncio", lifespan="off",
     )  # fmt: skip
 
@@ -224,3 +236,21 @@ def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None]) 
     opening.stop()
     if failed_first is not None:
         raise failed_first
+
+
+def serve_recorder(directory: Path, port: int, ready: Callable[[str], None]) -> None:
+    """A recorder's directory: its overview, and windows of it as captures. Raises LeadlineError."""
+    made: list[Overview] = []
+
+    def make(tell: Tell) -> Overview:
+        tell(None, 0, 0, "its pieces are listed")
+        made.append(Overview(directory))
+        return made[0]
+
+    windows = Windows(directory, Shown.of, lambda shown: shown.explorer)
+    try:
+        serve(make, port, ready, windows)
+    finally:
+        for overview in made:
+            overview.close()
+        windows.close()

@@ -1,0 +1,226 @@
+"""leadline explore of a recorder's directory: sums of its pieces over time, gaps as gaps, and windows of it as captures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import wait_until
+from findings_synthetic import SyntheticCapture
+from leadline.cli import run
+from leadline.errors import LeadlineError
+from leadline.explore import windows
+from leadline.explore.answers import Explorer, open_explored
+from leadline.explore.overview import Overview, is_recorder
+from leadline.explore.windows import Windows
+from leadline.recorder.pieces import Gap
+from recorded_pieces import WALL_0, as_piece, begun_at
+
+PATIENCE_S = 60
+
+
+def piece(folder: Path, directory: Path, number: int, second: float, *, seconds: float = 60, active: int = 1, process: str = "1@1") -> Path:
+    """A piece in which so many sessions are active all the time, half of each second in a wait for a lock."""
+    with begun_at(second):
+        folder.mkdir()
+        cap = SyntheticCapture(folder, rate_hz=10, seconds=seconds)
+        for client in range(active):
+            cap.cycle(cap.add_session(pid=5000 + client), [("active", None, 5), ("active", "Lock:tuple", 5)], 0, seconds)
+        if number == 2:
+            cap.add("server_gap", ts_from=cap.ts(20), ts_to=cap.ts(25), cause="restart", reason="another postmaster")
+        return as_piece(cap, directory, number, second, process=process)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pieces at 0 and 60 s, none from 120 to 300 s, and one of another run of the recorder at 300 s."""
+    folder = tmp_path_factory.mktemp("recorder")
+    for number, (second, active) in enumerate(((0, 1), (60, 2), (300, 4)), 1):
+        piece(folder / str(number), folder / "shop", number, second, active=active, process="1@1" if number < 3 else "2@2")
+    return folder / "shop"
+
+
+@contextmanager
+def over(directory: Path) -> Iterator[Overview]:
+    """With all pieces read."""
+    overview = Overview(directory)
+    try:
+        overview._thread.join(PATIENCE_S)
+        yield overview
+    finally:
+        overview.close()
+
+
+def test_what_a_recorder_is(directory: Path, tmp_path: Path) -> None:
+    assert is_recorder(directory)
+    assert not is_recorder(next(directory.glob("*.leadline"))) and not is_recorder(tmp_path) and not is_recorder(tmp_path / "nothing")
+
+
+def test_the_sums_are_those_of_the_pieces(directory: Path) -> None:
+    expected: dict[tuple[int, str], float] = {}
+    for path in directory.glob("*.leadline"):
+        explorer = open_explored(path)
+        begin = int(explorer.window.began.timestamp()) - WALL_0 // 10**9 if explorer.window.began else 0
+        second = f"(ts - {explorer.ts_from}) // 1000000000"
+        summed = f"select {second} as s, wait_class, sum(weight_s) as w from session_sample where in_db_time group by all"
+        for row in explorer.capture.rows(summed):
+            key = begin + row["s"], row["wait_class"]
+            expected[key] = expected.get(key, 0.0) + row["w"]
+        explorer.capture.close()
+    with over(directory) as overview:
+        answer = overview.over_time("from=0&to=120")
+        assert (answer["step_s"], answer["last"], answer["unread"], answer["pieces"]) == (0.5, 239, [], 2)
+        found: dict[tuple[int, str], float] = {}
+        for row in answer["rows"]:
+            key = int(row["step"] * answer["step_s"]), row["wait_class"]
+            found[key] = found.get(key, 0.0) + row["seconds"]
+        assert found == pytest.approx({key: seconds for key, seconds in expected.items() if key[0] < 120}, rel=1e-9)
+        assert sum(row["observed_s"] for row in answer["passes"]) == pytest.approx(120)
+
+
+def test_a_window_of_any_length_has_steps_of_one_length(directory: Path) -> None:
+    with over(directory) as overview:
+        whole = overview.over_time("")
+        assert (whole["from_s"], whole["to_s"], whole["step_s"]) == (0, 360, 2)
+        assert sum(row["seconds"] for row in whole["rows"]) == pytest.approx(60 * (1 + 2 + 4))
+        part = overview.over_time("from=310&to=320&class=Lock")
+        assert {row["wait_class"] for row in part["rows"]} == {"Lock"}
+        assert sum(row["seconds"] for row in part["rows"]) == pytest.approx(10 * 4 / 2)
+
+
+def test_time_without_a_recorder_is_a_gap_and_a_mark(directory: Path) -> None:
+    with over(directory) as overview:
+        answer = overview.over_time("")
+        seen = {row["step"] for row in answer["passes"]}
+        assert [step for step in range(answer["last"] + 1) if step not in seen] == list(range(60, 150))
+        [kind] = overview.marks("")["kinds"]
+        assert [(mark["from_s"], mark["to_s"], mark["text"]) for mark in kind["marks"]] == [
+            (80, 85, "the server was restarted"), (120, 300, "no recorder ran"),
+        ]  # fmt: skip
+
+
+def test_a_change_of_the_piece_is_a_mark_only_if_a_picture_can_show_it(directory: Path) -> None:
+    with over(directory) as overview:
+        assert overview.base_ns == 100_000_000
+        at = overview.wall_from + 10 * 10**9
+        overview.gaps = [Gap(at, 0.05, "short", True), Gap(at, 0.05, "killed", False), Gap(at, 5.0, "long", True)]
+        [kind] = overview.marks("")["kinds"]
+        assert [mark["text"] for mark in kind["marks"]] == ["killed", "long", "the server was restarted"]
+
+
+def test_what_is_not_read_yet_is_no_gap(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, order = threading.Event(), list[str]()
+    read = Overview._read
+
+    def slow(self: Overview, one: Any) -> Any:
+        order.append(one.name)
+        go.wait(PATIENCE_S)
+        return read(self, one)
+
+    monkeypatch.setattr(Overview, "_read", slow)
+    overview = Overview(directory)
+    wait_until(lambda: order, what="the first piece is being read")
+    answer = overview.over_time("from=0&to=60")
+    assert (answer["unread"], answer["rows"], answer["passes"]) == ([[0, 60]], [], [])
+    go.set()
+    overview._thread.join(PATIENCE_S)
+    newest, oldest, between = (sorted(path.name for path in directory.glob("*.leadline"))[n] for n in (2, 0, 1))
+    assert order == [newest, oldest, between]  # the first before anybody looked, then what is looked at
+    overview.close()
+
+
+def test_a_damaged_piece_is_named_and_the_others_are_shown(directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    first, second, _ = sorted(copy.glob("*.leadline"))
+    (first / "manifest.json").write_text("{")
+    for segment in (second / "session_run").glob("*.parquet"):
+        segment.write_bytes(b"PAR1" + bytes(100))
+    with over(copy) as overview:
+        notes = overview.about("")["notes"]
+        assert [note.split(" cannot")[0] for note in notes[1:]] == [first.name, second.name]
+        assert sum(row["seconds"] for row in overview.over_time("")["rows"]) == pytest.approx(240)
+
+
+def test_an_overview_has_no_other_filters(directory: Path) -> None:
+    with over(directory) as overview, pytest.raises(LeadlineError, match="the overview of a recorder has no application"):
+        overview.over_time("application=web")
+
+
+def test_a_directory_without_a_piece_is_one_error(tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(directory, broken)
+    for path in broken.glob("*.leadline"):
+        (path / "manifest.json").write_text("{")
+    assert run(["explore", str(broken), "--no-browser"]) == 2
+    assert capsys.readouterr().err.count("error: the recorder has no piece to explore") == 1
+    assert run(["explore", str(directory), "--with", str(directory), "--no-browser"]) == 2
+    assert "hint: leadline take --from-recorder" in capsys.readouterr().err
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def name_of(first: float, last: float) -> str:
+    return f"{WALL_0 / 1e9 + first:.3f}-{WALL_0 / 1e9 + last:.3f}"
+
+
+@pytest.fixture
+def opened(directory: Path) -> Iterator[Windows[Explorer]]:
+    made = Windows(directory, lambda explorer: explorer, lambda explorer: explorer)
+    yield made
+    scratch = made._scratch
+    made.close()
+    assert not scratch.exists()
+
+
+def test_a_window_over_two_pieces_is_one_capture(opened: Windows[Explorer], directory: Path) -> None:
+    explorer = opened.opening(name_of(50, 70)).get()
+    assert (explorer.ts_to - explorer.ts_from) / 1e9 == pytest.approx(20)
+    assert explorer.capture.scalar("select sum(weight_s) from db_time") == pytest.approx(10 * 1 + 10 * 2)
+    [note] = explorer.notes
+    assert f"leadline take --from-recorder {directory} --between 2025-10-09T08:54:10" in note
+
+
+def test_the_command_that_keeps_a_window_makes_the_same_capture(
+    opened: Windows[Explorer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explorer = opened.opening(name_of(55.5, 64.25)).get()
+    [note] = explorer.notes
+    words = note.split("keep it: leadline ")[1].replace("NAME", str(tmp_path / "kept")).split()
+    assert run(words) == 0
+    capsys.readouterr()
+    query = "select count(*) as passes, min(ts) as first, max(ts) as last from tick"
+    assert run(["sql", str(tmp_path / "kept.leadline"), query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == explorer.capture.rows(query)
+
+
+def test_a_window_in_a_gap_is_an_error_that_is_tried_again(opened: Windows[Explorer]) -> None:
+    first = opened.opening(name_of(130, 200))
+    with pytest.raises(LeadlineError, match="nothing was recorded in this window"):
+        first.get()
+    assert opened.opening(name_of(130, 200)) is not first
+
+
+def test_few_windows_stay_open(opened: Windows[Explorer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MOST_OPEN", 2)
+    a, b, c = (name_of(at, at + 5) for at in (0, 10, 20))
+    first = opened.opening(a)
+    first.get()
+    opened.opening(b).get()
+    assert opened.opening(a) is first  # and now b is the one asked for longest ago
+    opened.opening(c).get()
+    assert sorted(opened._open) == [a, c] and sorted(path.name for path in opened._scratch.iterdir()) == [a, c]
+
+
+@pytest.mark.parametrize("name", ["", "1-2", "1.000-", "2.000-1.000", "99999999999.000-99999999999.001", "../../etc", "1.000-2.000x"])
+def test_a_name_that_is_no_window_is_refused(opened: Windows[Explorer], name: str) -> None:
+    with pytest.raises(LeadlineError, match=r"no window of the recorder|ends before it begins"):
+        opened.opening(name)
+    assert list(opened._scratch.iterdir()) == []
