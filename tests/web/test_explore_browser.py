@@ -14,11 +14,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
+import axe
 import pytest
 from conftest import no_oracle
 from eventful_capture import eventful
 from example_capture import NASTY, example
 from recorded_pieces import as_piece, begun_at
+from servers import Unavailable
 
 PATIENCE_S = 60
 
@@ -404,3 +406,43 @@ def test_a_window_of_a_recorder_is_opened(driver: Any, recorder_url: str) -> Non
     page.wait()
     assert page.value("document.querySelector('#columns').hidden")
     assert page.complaints() == []
+
+
+STATES = {
+    "overview": "", "filtered": "?from=10&to=50&application=web&class=Lock&locks=1", "compare": "?from=20&to=30&vs=5-15&by=statement",
+    "sql": "?from=10&to=50&by=object",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def oracle() -> str:
+    try:
+        return axe.script()
+    except Unavailable as e:
+        no_oracle(f"axe-core cannot be had: {e}")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("state", [*STATES, "marks", "other capture", "recorder"])
+def test_axe_finds_nothing(
+    driver: Any, url: str, eventful_url: str, recorder_url: str, oracle: str, width: int, dark: bool, state: str
+) -> None:
+    addresses = {"marks": eventful_url, "other capture": f"{eventful_url}?vs=0-60", "recorder": recorder_url}
+    page = Page(driver, addresses.get(state, url + STATES.get(state, "")), width, 844)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    page.go("")
+    marked(page)
+    if state in ("sql", "marks"):
+        driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert axe.violations(driver, oracle) == []
+    assert page.value("document.documentElement.scrollWidth") <= width
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_axe_finds_what_is_wrong(page: Page, oracle: str) -> None:
+    """The oracle itself: a button without a name, and text that is too pale."""
+    page.go("")
+    page.driver.execute_script("at('about').append(document.createElement('button')); at('about').style.color = '#ddd'")
+    assert {rule for rule, _, _ in axe.violations(page.driver, oracle)} == {"button-name", "color-contrast"}
