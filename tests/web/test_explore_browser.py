@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import axe
 import pytest
-from conftest import no_oracle
+from conftest import background, no_oracle
 from eventful_capture import eventful
 from example_capture import NASTY, example
 from recorded_pieces import as_piece, begun_at
@@ -276,6 +276,19 @@ def test_what_an_address_gets_wrong_is_said_on_the_page(driver: Any, url: str) -
     assert "the window must lie between 0 and 60.000 s" in page.value("document.body.innerText")
     assert page.value("document.querySelector('a').getAttribute('href')") == "/"
     page.complaints()  # the browser notes the 400
+
+
+def test_a_page_whose_command_was_killed_says_so(driver: Any, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "leadline", "explore", example(tmp_path).write(), "--no-browser"]
+    with background(line, stdout=subprocess.PIPE) as command:
+        assert command.stdout is not None
+        page = Page(driver, command.stdout.readline().decode().strip())
+        page.go("")
+        command.kill()
+        command.wait()
+        driver.find_element("id", "in").click()
+        page.until(lambda: "leadline explore has ended" in page.value("document.querySelector('#error').textContent"), "an error")
+    page.complaints()  # the browser notes that nobody answered
 
 
 # -- marks, windows beside each other, recorders -----------------------------------------------------------------------
