@@ -88,6 +88,14 @@ def test_all_comes_back(dead: Dead, fresh_server: Callable[..., Server], tmp_pat
     assert rows_of(server) == dead.rows
 
 
+def test_an_old_cluster_comes_back_in_a_new_major(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    old = kill(13, tmp_path / "data")
+    salvage(old.data_dir, tmp_path / "saved")
+    server = fresh_server(18)
+    restore(tmp_path / "saved", "postgres", server)
+    assert rows_of(server) == old.rows
+
+
 def test_csv_has_the_same_rows(dead_18: Dead, tmp_path: Path) -> None:
     salvage(dead_18.data_dir, tmp_path / "saved", "--format", "csv")
     folder = tmp_path / "saved" / "postgres" / "data"
