@@ -92,6 +92,8 @@ boolean | true
 boolean | false
 boolean | 'yes'
 boolean | (not (1 > 2))
+boolean | 1 in (1, 2)
+timestamptz | '1 hour'::interval + current_timestamp at time zone 'UTC'
 date | current_date
 date | '2020-02-29'
 date | 'infinity'
@@ -580,6 +582,46 @@ def test_expressions_and_predicates_of_indexes_come_back(pg: Server, again: Agai
         )
     assert again.different == [], again.told()
     assert again.done == 2 * len(rows_of(INDEXES))
+
+
+OWN_EQUALITY = """
+create type level as enum ('low', 'LOW', 'high');
+create function same_level(level, level) returns boolean language sql immutable as 'select lower($1::text) = lower($2::text)';
+create operator = (leftarg = level, rightarg = level, function = same_level);
+create table levels(a level, b level, n int);
+insert into levels select a, b, n from unnest(array['low', 'LOW', 'high', null]::level[]) a, unnest(array['low', 'high', null]::level[]) b,
+  generate_series(1, 2) n
+"""
+BY_OWN_EQUALITY = (
+    "a is distinct from b",
+    "a is not distinct from b",
+    "a is distinct from 'low'",
+    "nullif(a, b)",
+    "case a when 'low' then 1 when b then 2 else 3 end",
+    "a in ('low')",
+    "a in ('low', 'high')",
+)
+
+
+def test_words_that_mean_an_operator_of_another_schema_mean_it_still(pg: Server, again: Again) -> None:
+    """As with citext and ltree, whose = is in public: what pg_dump writes of these does not come back, or compares in another way."""
+    execute(again.users, OWN_EQUALITY)
+    execute(again.users, "checkpoint")
+    names = NamesOverSql(pg)
+    relid = value(again.users, "select 'levels'::regclass::oid::int")
+    for text in BY_OWN_EQUALITY:
+        execute(again.users, f"create index made on levels (({text}))")
+        tree = value(again.users, "select indexprs::text from pg_index where indexrelid = 'made'::regclass")
+        (written,) = expressions(tree, names, relid)
+        rows = "select array_agg(({})::text order by a::text, b::text, n) from {}levels"
+        said = value(again.users, rows.format(text, ""))
+        assert value(again.ours, rows.format(written, '"Odd Schema".')) == said, written
+        execute(again.users, "drop index made")
+    execute(again.users, "alter table levels add constraint made check (case (a::text || 'w')::level when 'low' then true end) not valid")
+    tree = value(again.users, "select conbin::text from pg_constraint where conname = 'made'")
+    with pytest.raises(NotWritten, match="compares by OPERATOR"):
+        expression(tree, names, relid)
+    names.close()
 
 
 TRIGGERS = (

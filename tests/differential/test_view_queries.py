@@ -170,6 +170,17 @@ select sub."A b" from (select id as "A b" from customers) sub
 select "select" from orders where "select" between 1 and 5
 select array[id, 1] as a, tags[1] as t, tags[1:2] as ts, info -> 'a' ->> 'b' as j from customers
 select from customers
+select case when 'I will disappear' is not distinct from ''::text then 'A'::text else 'B' end as t
+select * from (select 1 as "offset", 'HT' as triangle union select 0 as "offset", 'LT') t
+select x::date as d from (select '2020-01-01' as x) s
+select (select amount from orders where customer_id = customers.id order by placed desc limit 1) as last_one from customers
+  where id = (select max(id) from orders) and "Country" = 'x' limit 1
+select distinct ts_stat.word from ts_stat('select sku::text from items'::text) ts_stat
+select pg_stat_activity.pid, pg_stat_activity.query from pg_stat_activity join pg_locks using (pid)
+select a.pid, a.query from pg_stat_get_activity(null) a
+select s.i from generate_series(1, 3) s(i), generate_series(1, 2) s_1, (select s.n from generate_series(1, 2) s(n)) x
+select generate_series from generate_series(1, 3)
+select x from (select (select generate_series from generate_series(1, 3) limit 1) as x from generate_series(1, 2)) s
 select id::regclass::text as r, 'customers'::regclass as c from customers
 select exists (select 1 from orders) as e, not exists (select 1 from tree) as n
 select lag(x) over w2 from (select id as x from customers) s window w1 as (order by x), w2 as (w1 rows 1 preceding)
@@ -291,6 +302,12 @@ CHANGES = (
         "select * from pairs_of(1) p",
         """alter type pair add attribute z int;
         create or replace function pairs_of(int) returns setof pair language sql stable as 'select $1, ''y''::text, 5'""",
+        False,
+    ),
+    ("select p.x, p.ordinality as n from pairs_of(1) with ordinality p", "alter type pair rename attribute x to xx", False),
+    (
+        "select count(*) from (customers join orders using (id)) as foo left join tree on foo.id = parent",
+        "alter table orders add name text",
         False,
     ),
     ("select id as one from customers", "alter view made rename one to two", True),

@@ -115,9 +115,10 @@ class QueryScope:
         else:
             base = self._names.quoted((alias or eref).text("aliasname"))
             plain = [name or None for name in eref.texts("colnames")]
-            distinct = [None if name is None else self._names.quoted(name) for name in _distinct(plain)]
-            listed = bool(given) or kind in (Kind.FUNCTION, Kind.VALUES) or _distinct(plain) != plain
-            columns = distinct
+            columns = [None if name is None else self._names.quoted(name) for name in _distinct(plain)]
+            listed = bool(given) or kind == Kind.VALUES or _distinct(plain) != plain
+            if kind == Kind.FUNCTION and not listed:
+                columns, listed = self._function_columns(node, columns)
         return Entry(node, kind, self._own_name(base), columns, listed)
 
     def _relation_columns(self, node: Node, given: list[str]) -> tuple[list[str | None], bool]:
@@ -129,6 +130,20 @@ class QueryScope:
         if len(renamed) > len(current) or any(new is None and old is not None for new, old in zip(renamed, current)):
             raise NotWritten("a table has not the columns that its names in FROM are for")
         return [None if old is None else new for new, old in zip(renamed, current)] + current[len(renamed) :], True
+
+    def _function_columns(self, node: Node, columns: list[str | None]) -> tuple[list[str | None], bool]:
+        """A single column is called as the function is in FROM. Others have names of their own, which stay right where another version of
+        the function has more columns.
+        """
+        functions = node.nodes("functions")
+        if len(functions) != 1 or functions[0].has("funccolnames"):
+            return columns, False
+        expression = functions[0].node("funcexpr")
+        kind = expression.number("funcresulttype") if expression.name == "FUNCEXPR" else 0
+        fields = self._names.fields(kind) if kind else None
+        if fields is None:
+            return columns, functions[0].number("funccolcount") == 1
+        return fields + (columns[-1:] if node.truth("funcordinality") else []), False
 
     def _own_name(self, base: str) -> str:
         name, number = base, 0

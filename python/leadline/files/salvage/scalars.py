@@ -268,21 +268,30 @@ class Scalars:
         left, right = self._pair(node)
         return f"({self.write(left)} {self.operator(node.number('opno'))} {self.write(right)})"
 
-    def _equality(self, node: Node, what: str) -> None:
-        """Words that stand for the operator = have no place for its schema."""
-        found = self.operator(node.number("opno"))
-        if found != "=":
-            raise NotWritten(f"{node.name}: {what} cannot say that it compares by {found}")
-
     def _distinct(self, node: Node) -> str:
-        self._equality(node, "IS DISTINCT FROM")
         left, right = self._pair(node)
-        return f"({self.write(left)} IS DISTINCT FROM {self.write(right)})"
+        a, b, operator = self.write(left), self.write(right), self.operator(node.number("opno"))
+        if operator == "=":
+            return f"({a} IS DISTINCT FROM {b})"
+        self._twice(node, left, right)
+        if self._is_row(self.type_of(left)) or self._is_row(self.type_of(right)):
+            raise NotWritten(f"{node.name} compares rows by {operator}")
+        return f"CASE WHEN (({a} IS NULL) OR ({b} IS NULL)) THEN (({a} IS NULL) <> ({b} IS NULL)) ELSE (NOT ({a} {operator} {b})) END"
 
     def _nullif(self, node: Node) -> str:
-        self._equality(node, "NULLIF")
-        self._pair(node)
-        return f"NULLIF({self._list(node, 'args')})"
+        left, right = self._pair(node)
+        a, b, operator = self.write(left), self.write(right), self.operator(node.number("opno"))
+        if operator == "=":
+            return f"NULLIF({a}, {b})"
+        self._twice(node, left, right)
+        return f"CASE WHEN ({a} {operator} {b}) THEN NULL ELSE {a} END"
+
+    def _twice(self, node: Node, *args: Node) -> None:
+        """Words that stand for the operator = have no place for its schema. What they mean is written instead, and names each value twice:
+        for a column or a constant that is the same.
+        """
+        if not all(_is_plain(arg) for arg in args):
+            raise NotWritten(f"{node.name} compares by {self.operator(node.number('opno'))}, which SQL has no word for there")
 
     def _scalar_array(self, node: Node) -> str:
         left, right = self._pair(node)
@@ -404,31 +413,34 @@ class Scalars:
         return f"({self.write(node.node('arg'))} COLLATE {self.names.collation(node.number('collOid'))})"
 
     def _case(self, node: Node) -> str:
+        subject, whens = node.optional_node("arg"), node.nodes("args")
+        if not whens or any(when.name not in ("WHEN", "CASEWHEN") for when in whens):
+            raise NotWritten("CASE has no WHEN, or something else")
         parts = ["CASE"]
-        subject = node.optional_node("arg")
-        if subject is not None:
-            parts.append(self.write(subject))
-        for when in node.nodes("args"):
-            if when.name not in ("WHEN", "CASEWHEN"):
-                raise NotWritten(f"{when.name} stands in CASE")
-            condition = when.node("expr")
-            if subject is not None:
-                condition = self._compared(condition)
-            parts.append(f"WHEN {self.write(condition, subject is not None)} THEN {self.write(when.node('result'))}")
-        if len(parts) == (1 if subject is None else 2):
-            raise NotWritten("CASE has no WHEN")
+        conditions = [when.node("expr") for when in whens]
+        if subject is None:
+            written = [self.write(condition, False) for condition in conditions]
+        else:
+            compared = [self._compared(condition) for condition in conditions]
+            is_said = all(operator == "=" for operator, _ in compared)
+            if is_said:
+                parts.append(self.write(subject))
+            elif not _is_plain(subject):
+                raise NotWritten(f"{node.name} compares by {compared[0][0]}, which SQL has no word for there")
+            begin = "" if is_said else f"{self.write(subject)} "
+            written = [f"{begin}{'' if is_said else f'{operator} '}{self.write(value)}" for operator, value in compared]
+        parts += [f"WHEN {condition} THEN {self.write(when.node('result'))}" for condition, when in zip(written, whens)]
         if (otherwise := node.optional_node("defresult")) is not None:
             parts.append(f"ELSE {self.write(otherwise)}")
         return " ".join([*parts, "END"])
 
-    def _compared(self, condition: Node) -> Node:
-        """The value of a WHEN that is compared with what stands after CASE."""
+    def _compared(self, condition: Node) -> tuple[str, Node]:
+        """How a WHEN compares with what stands after CASE, and with which value."""
         condition = without_implicit(condition)
         if condition.name == "OPEXPR":
             left, right = self._pair(condition)
             if without_implicit(left).name in ("CASETESTEXPR", "CASETEST"):
-                self._equality(condition, "CASE")
-                return right
+                return self.operator(condition.number("opno")), right
         raise NotWritten(f"{condition.name} in CASE compares in a way that cannot be written")
 
     def _array(self, node: Node) -> str:
@@ -513,6 +525,13 @@ def without_implicit(node: Node) -> Node:
             node = node.nodes("args")[0]
         else:
             return node
+
+
+def _is_plain(node: Node) -> bool:
+    """A column or a constant, which have the same value each time."""
+    while node.name == "RELABELTYPE":
+        node = node.node("arg")
+    return node.name in ("VAR", "CONST", "PARAM", "COERCETODOMAINVALUE")
 
 
 def _length(args: list[Node]) -> int:
