@@ -200,6 +200,25 @@ SEARCHED = (
     "select trim(both ' ' from name) as t, substring(name from 2 for 3) as s, position('a' in name) as p from customers",
 )
 """Since 14."""
+JSON = {
+    16: (
+        "select json_object('a' : id, 'b' : name) as j from customers",
+        "select json_object('a' value id absent on null with unique keys returning jsonb) as j from customers",
+        "select json_object() as j, json_array() as a, json_object(returning jsonb) as b",
+        "select json_array(id, name null on null returning text) as j from customers",
+        "select json_array(info::text format json) as j from customers",
+        "select json_objectagg(id : name absent on null) as o from customers",
+        "select json_arrayagg(name order by id returning jsonb) filter (where id > 1) as a from customers",
+        "select json_arrayagg(name) over (order by id) as w from customers",
+        "select id from customers where name is json and info::text is json object with unique keys and name is not json array",
+    ),
+    17: (
+        "select json('[1]') as j, json_scalar(id) as s, json_serialize(info returning bytea) as b from customers",
+        "select json_value(info, '$.a') as v, json_value(info, '$.n' returning int default -1 on empty error on error) as n from customers",
+        "select json_query(info, '$.a[*]' with wrapper) as q, json_query(info, '$.b' returning text omit quotes) as r from customers",
+        "select id from customers where json_exists(info, '$.a ? (@ > $x)' passing id as x) or json_exists(info, '$.b' error on error)",
+    ),
+}
 SAME_IN_OTHER_WORDS = (
     "select id from customers a full join orders b using (id)",
     "select j.id from (customers a join orders b using (id)) as j",
@@ -227,7 +246,8 @@ def asked(connection: psycopg.Connection[Any], query: str) -> Any:
 
 def views(major: int) -> list[str]:
     lines = VIEWS.replace("\n  ", " ").splitlines()  # a line that is too long goes on behind blanks
-    return [line for line in lines if line] + list(SEARCHED if major >= 14 else ())
+    since = [*(SEARCHED if major >= 14 else ()), *(query for since, queries in JSON.items() if major >= since for query in queries)]
+    return [line for line in lines if line] + since
 
 
 TREE = """select ev_action::text from pg_rewrite where ev_class = '"View Schema".made'::regclass"""

@@ -7,10 +7,11 @@ whole is left out: its columns are written as those of the tables in it.
 from __future__ import annotations
 
 from leadline.files.salvage.constants import labelled, literal
+from leadline.files.salvage.json_scalars import JsonScalars
 from leadline.files.salvage.node_names import Names, NotWritten, bounded
 from leadline.files.salvage.node_trees import Node, NotATree, parse, parse_nodes
 from leadline.files.salvage.query_scopes import Entry, Kind, QueryScope
-from leadline.files.salvage.scalars import OF_SUBLINK, Scalars, Scope, last_part, without_implicit
+from leadline.files.salvage.scalars import OF_SUBLINK, Scope, last_part, without_implicit
 
 SELECT = 1
 SET_OPERATIONS = {1: "UNION", 2: "INTERSECT", 3: "EXCEPT"}
@@ -55,7 +56,7 @@ def function_body(prosqlbody_text: str, names: Names) -> str:
     return bounded(write)
 
 
-class Queries(Scalars):
+class Queries(JsonScalars):
     """Writes queries, and expressions with queries in them."""
 
     def __init__(self, names: Names, scopes: list[Scope]) -> None:
@@ -139,18 +140,33 @@ class Queries(Scalars):
         condition = node.optional_node("aggfilter")
         return f" FILTER (WHERE {self.write(condition, False)})" if condition else ""
 
+    def json_aggregate(self, name: str, options: str, function: Node, separator: str) -> str:
+        """JSON_OBJECTAGG and JSON_ARRAYAGG, which the tree has as the function that does it."""
+        if function.name == "AGGREF":
+            args = [target.node("expr") for target in function.nodes("args") if not target.truth("resjunk")]
+            order = self._aggregate_order(function)
+        elif function.name == "WINDOWFUNC":
+            args, order = function.nodes("args"), ""
+        else:
+            raise NotWritten(f"{function.name} aggregates JSON")
+        text = f"{name}({separator.join(self.write(arg) for arg in args)}{order}{options}){self._filter(function)}"
+        return f"{text} OVER {self.window(function.number('winref'))}" if function.name == "WINDOWFUNC" else text
+
+    def _aggregate_order(self, node: Node) -> str:
+        order = ", ".join(self.sorted_by(item, node.nodes("args")) for item in node.nodes("aggorder"))
+        return f" ORDER BY {order}" if order else ""
+
     def _aggregate(self, node: Node) -> str:
         if node.has("aggsplit") and node.number("aggsplit") != 0:
             raise NotWritten("AGGREF is half of an aggregate")
-        name, targets = self.names.function(node.number("aggfnoid")), node.nodes("args")
-        order = ", ".join(self.sorted_by(item, targets) for item in node.nodes("aggorder"))
-        args = [target.node("expr") for target in targets if not target.truth("resjunk")]
+        name, order = self.names.function(node.number("aggfnoid")), self._aggregate_order(node)
+        args = [target.node("expr") for target in node.nodes("args") if not target.truth("resjunk")]
         if node.text("aggkind") != "n":
             direct = self.arguments(node.nodes("aggdirectargs"), node.truth("aggvariadic"))
-            return f"{name}({direct}) WITHIN GROUP (ORDER BY {order}){self._filter(node)}"
+            return f"{name}({direct}) WITHIN GROUP ({order.lstrip()}){self._filter(node)}"
         inside = "*" if node.truth("aggstar") else self.arguments(args, node.truth("aggvariadic"))
         distinct = "DISTINCT " if node.items("aggdistinct") else ""
-        return f"{name}({distinct}{inside}{f' ORDER BY {order}' if order else ''}){self._filter(node)}"
+        return f"{name}({distinct}{inside}{order}){self._filter(node)}"
 
     def _window_function(self, node: Node) -> str:
         inside = "*" if node.truth("winstar") else self.arguments(node.nodes("args"), False)
