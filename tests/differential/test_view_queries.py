@@ -170,6 +170,11 @@ select sub."A b" from (select id as "A b" from customers) sub
 select "select" from orders where "select" between 1 and 5
 select array[id, 1] as a, tags[1] as t, tags[1:2] as ts, info -> 'a' ->> 'b' as j from customers
 select from customers
+select (jsonb_each(info)).key as k, (jsonb_each(info)).value from customers
+select s.i, (s.r).b, (s.r).c from (select id as i, outs(1) as r from customers) s
+with c as (select outs(id) as r from customers) select (c.r).c from c
+  union all select (s.r).key from (select jsonb_each(info) as r from customers) s
+select (s).id, (x.s).name as n from customers s, (select c as s from customers c) x
 select case when 'I will disappear' is not distinct from ''::text then 'A'::text else 'B' end as t
 select * from (select 1 as "offset", 'HT' as triangle union select 0 as "offset", 'LT') t
 select x::date as d from (select '2020-01-01' as x) s
@@ -433,3 +438,30 @@ def test_a_long_chain_of_unions_comes_back(pg: Server, names: NamesOverSql) -> N
         asked(users, f"create view made as {' union all '.join(f'select {number} as n' for number in range(300))}")
         said, again = made_again(ours, names)
     assert again == said
+
+
+OF_THE_SERVER = """select ev_class::oid::int, ev_action::text, pg_get_viewdef(ev_class)
+    from pg_rewrite join pg_class c on c.oid = ev_class where rulename = '_RETURN' and relkind = 'v' and c.oid < 16384
+    and not exists (select from pg_attribute where attrelid = c.oid and atttypid = 'anyarray'::regtype) order by 1"""
+
+
+def test_the_views_of_the_server_itself_come_back(pg: Server, names: NamesOverSql) -> None:
+    """Those of pg_catalog and information_schema: some of the longest that there are."""
+    different: list[str] = []
+    with pg.connect(options="-c search_path=") as ours:
+        found = ours.execute(OF_THE_SERVER.encode()).fetchall()
+        for oid, tree, said in found:
+            columns = ", ".join(name for name in names.columns(oid) if name)
+            written = ""
+            try:
+                written = view_query(tree, names)
+                asked(ours, f'create view "View Schema".made({columns}) as {written}')
+            except (NotWritten, NotATree, psycopg.Error) as e:
+                different.append(f"{names.relation(oid)}\n  {written}\n  {e!r}")
+                continue
+            again = asked(ours, SHOWN)
+            if said != again and not same_again(ours, said, again):
+                different.append(f"{names.relation(oid)}\n  {written}\n  {said}\n  {again}")
+            asked(ours, 'drop view "View Schema".made')
+    assert different == [], "\n".join(different)
+    assert len(found) > 100

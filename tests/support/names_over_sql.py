@@ -23,6 +23,8 @@ OF_OIDS = {
     "collation": named("pg_collation", "collname", "collnamespace"),
     "operator": """select case when n.nspname = 'pg_catalog' then oprname else format('OPERATOR(%%I.%%s)', n.nspname, oprname) end
         from pg_operator o join pg_namespace n on n.oid = oprnamespace where o.oid = %s and oprright <> 0""",
+    "outputs": """select (select array_agg(quote_ident(proargnames[i]) order by i) from generate_subscripts(proargmodes, 1) i
+        where proargmodes[i] in ('o', 'b', 't')) from pg_proc where oid = %s""",
     "fields": """with recursive base as (
             select oid, typtype, typbasetype, typrelid from pg_type where oid = %s
             union all select t.oid, t.typtype, t.typbasetype, t.typrelid
@@ -75,6 +77,9 @@ class NamesOverSql:
 
     def fields(self, type_oid: int) -> list[str | None] | None:
         return self._one(OF_OIDS["fields"], type_oid)
+
+    def outputs(self, function_oid: int) -> list[str] | None:
+        return self._one(OF_OIDS["outputs"], function_oid)
 
     def registered(self, type_oid: int, oid: int) -> str | None:
         return self._one("select format('%%s', case %s when 3734 then (%s::oid::regconfig)::text end)", type_oid, oid)

@@ -182,6 +182,11 @@ class Catalog:
         relid = int(row["typrelid"] or 0)
         return self.columns(relid) if relid in self.attributes else None
 
+    def outputs(self, function_oid: int) -> list[str] | None:
+        row = self._named("pg_proc", function_oid)
+        modes, names = elements(row["proargmodes"]), elements(row["proargnames"])
+        return [quoted(name) for mode, name in zip(modes, names) if mode in ("o", "b", "t") and name is not None] or None
+
     def registered(self, type_oid: int, oid: int) -> str | None:
         """What a regproc and the like stands for, as its input takes it."""
         kind = self._named("pg_type", type_oid)["typname"]

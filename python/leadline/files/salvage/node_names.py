@@ -45,6 +45,9 @@ class Names(Protocol):
         those of its base type.
         """
 
+    def outputs(self, function_oid: int) -> list[str] | None:
+        """The names of OUT and TABLE arguments of a function that returns a record; None if it has none."""
+
     def registered(self, type_oid: int, oid: int) -> str | None:
         """What a value of regconfig, regdictionary, regproc, regprocedure, regoper, regoperator, regnamespace or regrole (`type_oid`)
         stands for, as its input takes it.

@@ -6,7 +6,7 @@ whole is left out: its columns are written as those of the tables in it.
 
 from __future__ import annotations
 
-from leadline.files.salvage.constants import labelled, literal
+from leadline.files.salvage.constants import RECORD, labelled, literal
 from leadline.files.salvage.json_scalars import JsonScalars
 from leadline.files.salvage.node_names import Names, NotWritten, bounded
 from leadline.files.salvage.node_trees import Node, NotATree, parse, parse_nodes
@@ -87,15 +87,42 @@ class Queries(JsonScalars):
         behind = self._behind(var)
         if behind is None:
             return super()._var(var)
-        levels_up = var.number("varlevelsup")
-        scopes = self.scopes[: len(self.scopes) - levels_up]
-        scope = scopes[-1]
-        assert isinstance(scope, QueryScope)
-        return OneQuery(self.names, scopes, scope).write(behind)
+        return self._within(self._scopes_of(var)).write(behind)
+
+    def _scopes_of(self, var: Node) -> list[Scope]:
+        return self.scopes[: len(self.scopes) - var.number("varlevelsup")]
+
+    def _within(self, scopes: list[Scope]) -> Queries:
+        return Queries(self.names, scopes)
 
     def _behind(self, var: Node) -> Node | None:
         scope = self.scope(var.number("varlevelsup"))
         return scope.behind(var) if isinstance(scope, QueryScope) else None
+
+    def fields_of(self, node: Node) -> list[str | None] | None:
+        found = super().fields_of(node)
+        if found is not None or node.name != "VAR" or self.type_of(node) != RECORD:
+            return found
+        scopes, scope, attnum = self._scopes_of(node), self.scope(node.number("varlevelsup")), node.number("varattno")
+        if not isinstance(scope, QueryScope):
+            return None
+        if (behind := self._behind(node)) is not None:
+            return self._within(scopes).fields_of(behind)
+        if attnum == 0:
+            return scope.entry(node.number("varno")).columns
+        entry = scope.at(node.number("varno"))
+        if entry.number("rtekind") == Kind.CTE:
+            scopes = scopes[: len(scopes) - entry.number("ctelevelsup")]
+            query = self._cte_query(scopes[-1] if scopes else None, entry.text("ctename"))
+        else:
+            query = entry.optional_node("subquery")
+        if query is None or not 0 < attnum <= len(query.nodes("targetList")):
+            return None
+        return self._within(scopes)._inside(query).fields_of(query.nodes("targetList")[attnum - 1].node("expr"))
+
+    def _cte_query(self, scope: Scope | None, name: str) -> Node | None:
+        ctes = scope.query.nodes("cteList") if isinstance(scope, QueryScope) else []
+        return next((cte.node("ctequery") for cte in ctes if cte.text("ctename") == name), None)
 
     def type_of(self, node: Node) -> int:
         if node.name == "SUBLINK" and node.number("subLinkType") == EXPRESSION:

@@ -403,11 +403,23 @@ class Scalars:
 
     def _field(self, node: Node) -> str:
         arg, number = node.node("arg"), node.number("fieldnum")
-        fields = self.names.fields(self.type_of(arg)) or []
+        fields = self.fields_of(arg) or []
         name = fields[number - 1] if 0 < number <= len(fields) else None
         if name is None:
             raise NotWritten(f"FIELDSELECT is of field {number} of {arg.name}, whose names are not known")
         return f"({self.write(arg)}).{name}"
+
+    def fields_of(self, node: Node) -> list[str | None] | None:
+        """The names of the columns of a value; None if it is none of them, or nothing tells."""
+        kind = self.type_of(node)
+        if kind != RECORD:
+            return self.names.fields(kind) if kind else None
+        if node.name == "FUNCEXPR":
+            found = self.names.outputs(node.number("funcid"))
+            return list(found) if found is not None else None
+        if node.name in ("ROW", "ROWEXPR"):
+            return [self.names.quoted(name) for name in node.texts("colnames")]
+        return None
 
     def _collate(self, node: Node) -> str:
         return f"({self.write(node.node('arg'))} COLLATE {self.names.collation(node.number('collOid'))})"
