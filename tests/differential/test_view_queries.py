@@ -170,6 +170,17 @@ select sub."A b" from (select id as "A b" from customers) sub
 select "select" from orders where "select" between 1 and 5
 select array[id, 1] as a, tags[1] as t, tags[1:2] as ts, info -> 'a' ->> 'b' as j from customers
 select from customers
+select x.* from xmltable('/rows/row' passing xmlparse(document '<rows/>') columns id int path '@id', n for ordinality,
+  "B b" text default 'x' not null) x
+select x.a, c.id from customers c, xmltable(xmlnamespaces('u' as "Ns", default 'd'), ('/r' || c.id) passing xmlelement(name r)
+  columns a varchar(3) path 'a' || c.name, b xml) as x(a)
+select xmlelement(name "Foo", xmlattributes(id as a, name), 'x', name) as e,
+  xmlforest(id, name as "N n"), xmlconcat('<a/>', '<b/>') from customers
+select xmlpi(name php, 'echo') as p, xmlparse(content '<a/>') as c, xmlserialize(document '<a/>'::xml as varchar(10)) as s,
+  xmlagg(xmlelement(name b))
+select xml '<a/>' is document as d, xmlexists('/a' passing xmlparse(content '<a/>' strip whitespace)) as e,
+  xmlroot('<a/>', version '1.0', standalone yes) as r, xmlroot('<a/>', version no value) as n
+select d.d, c.c from current_date d, coalesce(1, 2) c
 select (jsonb_each(info)).key as k, (jsonb_each(info)).value from customers
 select s.i, (s.r).b, (s.r).c from (select id as i, outs(1) as r from customers) s
 with c as (select outs(id) as r from customers) select (c.r).c from c

@@ -22,6 +22,8 @@ WAITS = ("", " SKIP LOCKED", " NOWAIT")
 GROUPING_EMPTY, GROUPING_SIMPLE = 0, 1
 GROUPINGS = {2: "ROLLUP", 3: "CUBE", 4: "GROUPING SETS"}
 MATERIALIZED = ("", "MATERIALIZED ", "NOT MATERIALIZED ")
+CALLS = ("SQLVALUEFUNCTION", "COALESCE", "COALESCEEXPR", "MINMAX", "MINMAXEXPR")
+"""What can stand in FROM as a function does."""
 FRAME_SAID, FRAME_BETWEEN = 0x1, 0x10
 FRAME_MODES = ((0x2, "RANGE"), (0x4, "ROWS"), (0x8, "GROUPS"))
 FRAME_STARTS = ((0x20, "UNBOUNDED PRECEDING"), (0x200, "CURRENT ROW"), (0x800, "{} PRECEDING"), (0x2000, "{} FOLLOWING"))
@@ -483,7 +485,34 @@ class OneQuery(Queries):
             case Kind.CTE:
                 name = self.names.quoted(node.text("ctename"))
                 return name if name == entry.name and not columns else f"{name} AS {entry.name}{columns}"
+            case Kind.TABLE_FUNCTION:
+                return f"{lateral}{self._xml_table(node.node('tablefunc'))} AS {entry.name}{columns}"
         raise NotWritten(f"{node.name} is of kind {entry.kind}, which is not known")
+
+    def _xml_table(self, node: Node) -> str:
+        if node.has("functype") and node.number("functype") != 0:
+            raise NotWritten("TABLEFUNC is JSON_TABLE, which is not known")
+        names, paths, defaults = node.texts("colnames"), node.items("colexprs"), node.items("coldefexprs")
+        kinds, typmods, required = node.numbers("coltypes"), node.numbers("coltypmods"), node.numbers("notnulls")
+        if not len(names) == len(kinds) == len(typmods) == len(paths) == len(defaults):
+            raise NotWritten("TABLEFUNC has columns without types")
+        columns = []
+        for i, (name, kind, typmod, path, default) in enumerate(zip(names, kinds, typmods, paths, defaults)):
+            if i == node.number("ordinalitycol"):
+                columns.append(f"{self.names.quoted(name)} FOR ORDINALITY")
+                continue
+            parts = [self.names.quoted(name), self.names.type_name(kind, typmod)]
+            parts += [f"DEFAULT ({self.write(default, False)})"] if isinstance(default, Node) else []
+            parts += [f"PATH ({self.write(path, False)})"] if isinstance(path, Node) else []
+            columns.append(" ".join([*parts, "NOT NULL"] if i in required else parts))
+        spaces = ", ".join(self._namespace(uri, name) for uri, name in zip(node.nodes("ns_uris"), node.items("ns_names")))
+        start = f"XMLNAMESPACES({spaces}), " if spaces else ""
+        row, document = self.write(node.node("rowexpr"), False), self.write(node.node("docexpr"), False)
+        return f"XMLTABLE({start}({row}) PASSING ({document}) COLUMNS {', '.join(columns)})"
+
+    def _namespace(self, uri: Node, name: object) -> str:
+        text = self.write(uri, False)
+        return f"DEFAULT {text}" if name is None else f"{text} AS {self._words(Node('XMLNAMESPACES', {'name': [name]}).texts('name'))}"
 
     def _table(self, entry: Entry, columns: str) -> str:
         node = entry.node
@@ -531,7 +560,7 @@ class OneQuery(Queries):
         return ", ".join(words)
 
     def _call(self, node: Node) -> str:
-        if node.name == "FUNCEXPR" and node.number("funcformat") == 0:
+        if node.name in CALLS or (node.name == "FUNCEXPR" and node.number("funcformat") == 0):
             return self.write(node)
         raise NotWritten(f"{node.name} in FROM is not a call of a function")
 

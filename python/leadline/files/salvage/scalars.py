@@ -365,7 +365,7 @@ class Scalars:
                 side = {"b": "BOTH", "l": "LEADING", "r": "TRAILING"}[name[0]]
                 return f"TRIM({' '.join([side, *characters])} FROM {text})"
             case "xmlexists", [path, document]:
-                return f"XMLEXISTS({path} PASSING {document})"
+                return f"XMLEXISTS(({path}) PASSING ({document}))"
             case "system_user", []:
                 return "SYSTEM_USER"
         return None
@@ -506,7 +506,7 @@ class Scalars:
         named_args, arg_names = node.nodes("named_args"), node.texts("arg_names")
         if len(named_args) != len(arg_names):
             raise NotWritten("XMLEXPR has arguments without names")
-        named = ", ".join(f"{self.write(arg)} AS {self.names.quoted(name)}" for arg, name in zip(named_args, arg_names))
+        named = ", ".join(f"{self.write(arg)} AS {self._xml_name(name)}" for arg, name in zip(named_args, arg_names))
         option = self._choose(node, "xmloption", ("DOCUMENT", "CONTENT"))
         name = node.optional_text("name")
         match node.number("op"), args:
@@ -514,18 +514,38 @@ class Scalars:
                 return f"XMLCONCAT({', '.join(args)})"
             case 1, _ if name is not None:
                 attributes = [f"XMLATTRIBUTES({named})"] if named else []
-                return f"XMLELEMENT({', '.join([f'NAME {self.names.quoted(name)}', *attributes, *args])})"
+                return f"XMLELEMENT({', '.join([f'NAME {self._xml_name(name)}', *attributes, *args])})"
             case 2, [] if named:
                 return f"XMLFOREST({named})"
             case 4, [] if name is not None:
-                return f"XMLPI(NAME {self.names.quoted(name)})"
+                return f"XMLPI(NAME {self._xml_name(name)})"
             case 4, [text] if name is not None:
-                return f"XMLPI(NAME {self.names.quoted(name)}, {text})"
-            case 6, [text] if not node.is_true("indent"):
-                return f"XMLSERIALIZE({option} {text} AS {self.names.type_name(node.number('type'), node.number('typmod'))})"
+                return f"XMLPI(NAME {self._xml_name(name)}, {text})"
+            case 3, [text, _]:
+                spaces = self._one_of(node, 1, {"true": "PRESERVE", "false": "STRIP"})
+                return f"XMLPARSE({option} {text} {spaces} WHITESPACE)"
+            case 5, [text, version, _]:
+                alone = self._one_of(node, 2, {"0": " YES", "1": " NO", "2": " NO VALUE", "3": ""})
+                said = "NO VALUE" if version.startswith("NULL") else version
+                return f"XMLROOT({text}, VERSION {said}{f', STANDALONE{alone}' if alone else ''})"
+            case 6, [text]:
+                kind, indent = self.names.type_name(node.number("type"), node.number("typmod")), " INDENT" if node.is_true("indent") else ""
+                return f"XMLSERIALIZE({option} {text} AS {kind}{indent})"
             case 7, [text]:
                 return f"({text} IS DOCUMENT)"
         raise NotWritten("XMLEXPR is of a form that is not known")
+
+    def _xml_name(self, name: str) -> str:
+        """The tree has names as XML has them: with the numbers of characters that cannot stand in one."""
+        return self.names.quoted(re.sub(r"_x([0-9A-Fa-f]{4})_", lambda found: chr(int(found[1], 16)), name))
+
+    def _one_of(self, node: Node, number: int, choices: dict[str, str]) -> str:
+        """The word for a constant argument."""
+        arg = node.nodes("args")[number]
+        text = literal(arg, self.names) if arg.name == "CONST" else ""
+        if text not in choices:
+            raise NotWritten(f"{node.name} has an unknown argument")
+        return choices[text]
 
 
 def without_implicit(node: Node) -> Node:
