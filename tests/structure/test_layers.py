@@ -32,14 +32,14 @@ LAYERS = (
     ("host", "lab", "tables"),
     ("output",),
     ("columns", "engines"),
-    ("figures", "interrupt", "progress", "replacing", "units", "whole"),
+    ("figures", "interrupt", "listening", "progress", "replacing", "units", "whole"),
     ("duck", "errors", "version"),
     ("_core",),
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("load", "engines.informix", "engines.postgres", "engines.postgres.sections", "files")
 GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output")
-GENERAL += ("columns", "figures", "interrupt", "progress", "replacing", "units", "whole")
+GENERAL += ("columns", "figures", "interrupt", "listening", "progress", "replacing", "units", "whole")
 GENERAL += ("doctor", "engines.live", "probes", "probes.probe", "top", "duck", "errors", "version")
 # What moved into engines/ stays there: a branch that was begun before adds files where they were.
 MOVED = ("postgres", "files/informix", "findings/postgres", "findings/pooler")

@@ -29,7 +29,7 @@ from leadline.errors import LeadlineError
 from leadline.explore import queries
 from leadline.explore.address import read_state
 from leadline.explore.answers import Explorer, open_explored
-from leadline.explore.app import listening
+from leadline.explore.app import on_loopback
 from leadline.views.lock_tree import lock_trees
 from leadline.views.spenders import objects
 from packets_made import a_login
@@ -362,7 +362,7 @@ def test_errors_for_people_are_pages_and_their_text_is_text(url: str) -> None:
 
 
 def test_it_is_on_loopback_and_answers_its_own_name_alone(url: str) -> None:
-    with closing(listening(0)) as sock:
+    with closing(on_loopback(0)) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
     port = urlsplit(url).port
     for path in ("/", "/api/time", "/static/explore.js"):

@@ -31,6 +31,7 @@ from leadline.explore.growth import Growth
 from leadline.explore.opening import Opening
 from leadline.explore.overview import Overview
 from leadline.explore.windows import Windows
+from leadline.listening import LOOPBACK, listening, url_of
 from leadline.progress import TerminalLine
 from leadline.server.operation import Refused, status_of
 from leadline.server.web.app import STATIC as SITE
@@ -39,7 +40,6 @@ from leadline.server.web.protocol import Impatient
 from leadline.server.web.site import check_origin, is_loopback, peer_uid
 
 STATIC = Path(__file__).parent / "static"
-HOST = "127.0.0.1"
 GRACE_S = 1
 ERROR = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>leadline explore</title>
@@ -47,17 +47,8 @@ ERROR = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="view
 <p><a href="/">The whole capture</a></p></main></html>"""
 
 
-def listening(port: int) -> socket.socket:
-    out = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        out.bind((HOST, port))
-    except OSError as e:
-        out.close()
-        raise LeadlineError(
-            "connection", f"cannot listen: {e.strerror}", hint="--port 0 takes a free port", where=f"{HOST}:{port}"
-        ) from None
-    return out
+def on_loopback(port: int) -> socket.socket:
+    return listening(LOOPBACK, port, hint="--port 0 takes a free port")[0]
 
 
 def check(request: Request) -> None:
@@ -199,8 +190,8 @@ def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None], 
 
     Raises LeadlineError, also what make raises.
     """
-    sock = listening(port)
-    url = f"http://{HOST}:{sock.getsockname()[1]}/"
+    sock = on_loopback(port)
+    url = url_of(sock)
     line, began = TerminalLine(), time.monotonic()
 
     def told(tell: Tell) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import socket
 import ssl
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
+from leadline.listening import host_and_port, listening, url_of
 from leadline.server import background
 from leadline.server.accounts import login, oidc
 
@@ -30,29 +30,6 @@ class Options:
     proxies: tuple[str, ...] = ()
     provider: str = ""
     public_url: str = ""
-
-
-def addresses(listen: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT. Raises LeadlineError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise LeadlineError("usage", f"{listen!r} is not HOST:PORT", hint=f"--listen {DEFAULT}", where="--listen")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def listening(host: str, port: int) -> tuple[socket.socket, bool]:
-    """The socket, and whether it is on loopback alone."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        loopback = ipaddress.ip_address(address[0]).is_loopback
-        out = socket.socket(family, kind, protocol)
-        out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        out.bind(address)
-        return out, loopback
-    except (OSError, UnicodeError) as e:
-        raise LeadlineError(
-            "connection", f"cannot listen: {getattr(e, 'strerror', None) or e}", hint="--listen HOST:PORT", where=f"{host}:{port}"
-        ) from None
 
 
 def warnings_of(loopback: bool, options: Options) -> list[str]:
@@ -83,7 +60,7 @@ def serve(place: Place, options: Options, ready: Callable[[str, str, list[str]],
     public = read_public(options.public_url)
     provider = oidc.Provider(oidc.read_client(options.provider)) if options.provider else None
     store = Store(place)
-    sock, loopback = listening(*addresses(options.listen))
+    sock, loopback = listening(*host_and_port(options.listen, "--listen", DEFAULT), hint="--listen HOST:PORT")
     has_users = login.has_users(store)
     store.close()
     if not loopback and not has_users:
@@ -97,8 +74,7 @@ def serve(place: Place, options: Options, ready: Callable[[str, str, list[str]],
     if bool(options.certificate) != bool(options.key):
         raise LeadlineError("usage", "--tls-cert and --tls-key belong together")
     scheme = "https" if options.certificate else "http"
-    host, port = sock.getsockname()[:2]
-    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+    url = url_of(sock, scheme)
     housekeeping = Housekeeping(place)
     try:
         config = uvicorn.Config(
