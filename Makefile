@@ -144,7 +144,7 @@ test-dist: $(VENV)/.tools
 	$(BIN)/python -m pytest packaging
 
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
-# PgBouncer comes with a service that listens on the loopback: only in CI.
+# PgBouncer and Prometheus (promtool) come with services that listen: only in CI.
 oracles: $(VENV)/.setup
 	@oracles=; for tool in chromium strace tcpdump tshark; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
@@ -154,6 +154,7 @@ oracles: $(VENV)/.setup
 	command -v java >/dev/null || oracles="$$oracles default-jre-headless"; \
 	command -v systemd-analyze >/dev/null || oracles="$$oracles systemd"; \
 	[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
+	[ "$$CI" != true ] || command -v promtool >/dev/null || oracles="$$oracles prometheus"; \
 	if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \
 	fi

@@ -15,6 +15,7 @@ LAYERS = (
     ("api", "cli"),
     ("explore",),
     ("server",),
+    ("metrics",),
     ("demo", "doctor", "export", "recorder", "study", "top", "why"),
     ("book.compare", "book.export", "compare"),
     ("engines.informix", "engines.postgres.sections"),
@@ -39,7 +40,7 @@ LAYERS = (
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("load", "engines.informix", "engines.postgres", "engines.postgres.sections", "files")
 GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output")
-GENERAL += ("columns", "figures", "interrupt", "listening", "progress", "replacing", "units", "whole")
+GENERAL += ("columns", "figures", "interrupt", "listening", "metrics", "progress", "replacing", "units", "whole")
 GENERAL += ("doctor", "engines.live", "probes", "probes.probe", "top", "duck", "errors", "version")
 # What moved into engines/ stays there: a branch that was begun before adds files where they were.
 MOVED = ("postgres", "files/informix", "findings/postgres", "findings/pooler")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadline.errors import LeadlineError
+from leadline.listening import host_and_port, is_local
 from leadline.units import bytes_of, seconds_of
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ LEAST_PIECE_S = 2.0
     "record",
     epilog="\b\nExamples:\n  leadline record postgres:///shop --to /var/lib/leadline/shop\n"
     "  leadline record --pid 4711 --to shop --keep 3d --max-size 5GB\n  leadline record --status shop\n"
-    "  leadline take --from-recorder shop --between 03:00 03:10 -o night\n"
-    "  leadline record postgres:///shop --to /var/lib/leadline/shop --unit",
+    "  leadline record postgres:///shop --to shop --metrics :9187\n"
+    "  leadline record postgres:///shop --to /var/lib/leadline/shop --unit\n"
+    "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
@@ -39,6 +41,10 @@ LEAST_PIECE_S = 2.0
 @click.option(
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
 )
+@click.option("--metrics", metavar="[HOST]:PORT", help="Give metrics to Prometheus at http://HOST:PORT/metrics; without HOST on loopback.")
+@click.option(
+    "--metrics-token", type=click.Path(path_type=Path), metavar="FILE", help="Give them only to who sends the token in FILE."
+)
 @click.option(
     "--status", type=click.Path(path_type=Path), metavar="DIR", help="Show what this directory has, and whether its recorder runs."
 )
@@ -47,7 +53,8 @@ LEAST_PIECE_S = 2.0
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, max_size: str, keep_free: str,
-    piece: str, rate: str | None, tier: str, status: Path | None, as_unit: bool, user: str | None, as_json: bool,
+    piece: str, rate: str | None, tier: str, metrics: str | None, metrics_token: Path | None,
+    status: Path | None, as_unit: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
@@ -60,6 +67,7 @@ def command(
     if to is None:
         raise LeadlineError("usage", "no directory was given to record into", hint="--to DIR; or --status DIR to see what one has")
     from leadline.cli.take import parse_rate
+    from leadline.metrics.publish import Wanted, published
     from leadline.probes.options import Options
     from leadline.recorder.retention import Limits
     from leadline.recorder.run import Recorder, World
@@ -74,12 +82,19 @@ def command(
     )
     limits = Limits(keep_s, bytes_of(max_size), bytes_of(keep_free))
     if as_unit:
-        said = {"--keep": keep, "--max-size": max_size, "--keep-free": keep_free, "--piece": piece, "--rate": rate, "--tier": tier}
+        said: dict[str, str | None] = {"--keep": keep, "--max-size": max_size, "--keep-free": keep_free, "--piece": piece}
+        said |= {"--rate": rate, "--tier": tier}
+        said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
         click.echo(_unit(options, to.absolute(), said, user), nl=False)
         return
     if user is not None:
         raise LeadlineError("usage", "--as is for the unit", hint="--unit prints one", where="--as")
-    Recorder(to, options, limits, World(say=lambda text: click.echo(text, err=True))).run()
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    with published(Wanted(metrics or "", metrics_token), say) as watcher:
+        Recorder(to, options, limits, World(say=say, watcher=watcher)).run()
     click.echo(f"next: leadline record --status {to}", err=True)
 
 
@@ -113,8 +128,9 @@ def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str 
         raise LeadlineError("usage", "the unit needs a user who may write the directory", hint=hint, where=str(to))
     defaults = {option.opts[0]: option.default for option in command.params if isinstance(option, click.Option)}
     words += [f"{name}={value}" for name, value in said.items() if value is not None and value != defaults[name]]
-    over_network = any(host and not host.startswith(("/", "@")) for host in hosts)
-    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host))
+    readers = [] if said["--metrics"] is None else [host_and_port(said["--metrics"], "--metrics", "127.0.0.1:9187")[0]]
+    over_network = any(host and not host.startswith(("/", "@")) for host in hosts) or not all(map(is_local, readers))
+    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host, bool(readers)))
 
 
 def _show_status(directory: Path, *, as_json: bool) -> None:

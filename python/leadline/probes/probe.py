@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.store import Store
@@ -40,6 +40,14 @@ class Probe(Protocol):
 
     def progress(self) -> str:
         """How it goes, in a few words for the terminal."""
+
+
+@runtime_checkable
+class WritesSoon(Protocol):
+    """A probe that writes out at once what it has seen, for somebody who is about to read it."""
+
+    def write_soon(self) -> None:
+        """From any thread. Does not wait."""
 
 
 class Thread(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from leadline.probes.attaching import Attached, attach
 from leadline.probes.host import HostProbe
 from leadline.probes.options import Options
 from leadline.probes.overhead import OverheadProbe
+from leadline.probes.probe import Probe
 from leadline.probes.recording import POLL_UNTIL_S, Recording, cpu_s
 from leadline.progress import Progress, Silent
 
@@ -30,11 +31,11 @@ def take(*, progress: Progress | None = None, **options: Any) -> Path:
 
 def take_with(
     options: Options, progress: Progress, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None,
-    *, every_s: float = POLL_UNTIL_S, stop: threading.Event | None = None,
+    *, every_s: float = POLL_UNTIL_S, stop: threading.Event | None = None, attached: Callable[[Sequence[Probe]], None] | None = None,
 ) -> Path:  # fmt: skip
     """As `take`. until: ends it before for_s have passed, asked each every_s; begun: called when all probes look.
 
-    stop: is set when the user wants the end; without it SIGINT and SIGTERM say so.
+    stop: is set when the user wants the end; without it SIGINT and SIGTERM say so. attached: called with the probes before they begin.
     """
     cpu_at_call = cpu_s()
     options.check()
@@ -46,12 +47,14 @@ def take_with(
             for probe in live.beside(server, pooler=options.pooler, others=options.others, tier=options.tier)
         ]
         if server is None:
-            evidence, attached = this_host(), Attached([HostProbe(directory, options.rate, required=True)])
+            evidence, found = this_host(), Attached([HostProbe(directory, options.rate, required=True)])
         else:
-            evidence, attached = server.evidence(), attach(server, directory, options)
-        probes = [*attached.probes, *beside, OverheadProbe(directory)]
-        recording = Recording(directory, evidence, probes, progress, options.recorded(), attached.notes, cpu_at_call)
-        recording.manifest.probes |= attached.absent
+            evidence, found = server.evidence(), attach(server, directory, options)
+        probes = [*found.probes, *beside, OverheadProbe(directory)]
+        recording = Recording(directory, evidence, probes, progress, options.recorded(), found.notes, cpu_at_call)
+        recording.manifest.probes |= found.absent
+        if attached is not None:
+            attached(probes)
         recording.run(options.for_s, until, begun, every_s=every_s, stop=stop)
     return directory
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.capture.manifest import MANIFEST, Target
 from leadline.engines.live import find
 from leadline.errors import LeadlineError
 from leadline.probes.options import Options
+from leadline.probes.probe import Probe
 from leadline.probes.recording import stop_on_signal
 from leadline.probes.take import take_with, this_host
 from leadline.progress import Silent
@@ -32,6 +34,19 @@ BETWEEN_LOOKS = 2 * MB  # what a piece may grow by between two looks, and more
 LEAST_BYTES = 32 * MB  # of all pieces: of less, a quarter is no piece
 
 
+class Watcher(Protocol):
+    """Who follows the recorder while it runs, such as leadline.metrics. Told in the recorder's thread, which must not wait for it."""
+
+    def doing(self, what: str) -> None:
+        """What the recorder does now: see State.doing."""
+
+    def began(self, piece: Path, probes: Sequence[Probe]) -> None:
+        """A piece is there, and these probes are about to look."""
+
+    def ended(self, piece: Path) -> None:
+        """Nothing more comes into the piece, which may not have begun."""
+
+
 @dataclass(frozen=True)
 class World:
     """What the recorder sees and uses, so that tests can give it another one."""
@@ -41,6 +56,7 @@ class World:
     take: Callable[..., Path] = take_with
     identify: Callable[[Options], Target] = field(default=lambda options: _identify(options))
     say: Callable[[str], None] = lambda text: None
+    watcher: Watcher | None = None
 
 
 class Recorder:
@@ -140,10 +156,14 @@ class Recorder:
             self._now_doing("recording")
             self.world.say(f"recording {self.state.server.get('name', '')} into {self.directory / name}") if about["number"] == 1 else None
 
+        watcher = self.world.watcher
+        told = {} if watcher is None else {"attached": partial(watcher.began, self.directory / name)}
         try:
-            self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=1.0, stop=stop)
+            self.world.take(options, Silent(), lambda: self._is_enough(name), begun, every_s=1.0, stop=stop, **told)
         finally:
             self.state.piece = ""
+            if watcher is not None:
+                watcher.ended(self.directory / name)
             self._drop_if_empty(name)
 
     def _drop_if_empty(self, name: str) -> None:
@@ -217,6 +237,8 @@ class Recorder:
             self.world.say(f"note: {error.message}" + (f" ({error.detail})" if error.detail else "") + "; trying again")
 
     def _now_doing(self, doing: str) -> None:
+        if self.world.watcher is not None:
+            self.world.watcher.doing(doing)
         if self.state.doing != doing or not self.state.since:
             self.state.doing, self.state.since = doing, self.world.now().wall_ns
         try:

@@ -63,6 +63,7 @@ class Wanted:
     """command: words of the recorder. what: the server, for people. user: as whom it runs; empty for a user of its own, who owns nothing.
 
     directory: that of the recorder, absolute. over_network: the server is asked over TCP. of_server: not only the host is watched.
+    on_loopback: it gives metrics to this host.
     """
 
     command: Sequence[str]
@@ -71,13 +72,15 @@ class Wanted:
     directory: Path
     over_network: bool
     of_server: bool = True
+    on_loopback: bool = False
 
 
 def unit(wanted: Wanted) -> str:
     name = f"leadline-record-{re.sub(r'[^A-Za-z0-9]', '-', wanted.directory.name)}"
     capabilities = CAPABILITIES if wanted.of_server else ()
-    families = NETWORK if wanted.over_network else LOCAL
+    families = NETWORK if wanted.over_network or wanted.on_loopback else LOCAL
     network = [f"RestrictAddressFamilies={' '.join(families)}", *([] if wanted.over_network else ["IPAddressDeny=any"])]
+    network += ["IPAddressAllow=localhost"] * (wanted.on_loopback and not wanted.over_network)
     own = wanted.directory.is_relative_to(STATE) and wanted.directory != STATE
     return TEXT.format(
         name=name, what=_escaped(wanted.what), command=" ".join(map(_word, wanted.command)),

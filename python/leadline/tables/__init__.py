@@ -7,6 +7,7 @@ so a column exists in one place; what an engine of another package stores is def
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,6 +116,14 @@ def all_tables() -> dict[str, Table]:
         for entry in directory.glob("*.toml"):
             _add_own_columns(found, entry, engine)
     return {table.name: table for table in sorted(found.values(), key=lambda t: (t.kind, t.name))}
+
+
+def in_db_time() -> str:
+    """What counts as database time, as SQL: over a run `s`, its session `w`, a pass `t` and the capture `c`, as session_sample has them."""
+    sql = all_tables()["session_sample"].sql
+    mark = sql.index(OWN_TIME)
+    begin = max(found.end() for found in re.finditer(r"\n\s*(?=case\b)", sql[:mark]))
+    return sql[begin : sql.index(" as in_db_time", mark)]
 
 
 def whose_tables() -> list[tuple[str, str]]:

@@ -34,6 +34,7 @@ class Sampler(Protocol):
     def describe(self) -> ServerDescription: ...
     def start(self) -> None: ...
     def status(self) -> SamplerStatus: ...
+    def write_soon(self) -> None: ...
     def stop(self) -> SamplerFinal: ...
 
 
@@ -122,6 +123,14 @@ class Following:
         status["error"] = error
         status["running"] = error is None and (status["running"] or not self._stop.is_set())
         return status
+
+    def write_soon(self) -> None:
+        """Nothing while the sampler is attached again, which may take a while."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sampler.write_soon()
+            finally:
+                self._lock.release()
 
     def stop(self) -> SamplerFinal:
         """Ends it, with the last gap open if the server is away."""

@@ -172,6 +172,9 @@ class SessionsProbe:
         self._final = self._final or self._sampler.stop()
         return self._final
 
+    def write_soon(self) -> None:
+        self._sampler.write_soon()
+
     def describe(self, manifest: Manifest) -> None:
         describe(manifest, self.attached)
 

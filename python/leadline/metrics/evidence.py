@@ -1,0 +1,142 @@
+"""Takes in a piece while it is written: each pass once, as sums.
+
+What counts as database time is what the view session_sample says, of any engine. That view has a row for each session and pass. The sums
+here are over the stored runs instead, since those of one session that differ in nothing that matters need no rows of their own: the
+same numbers for a hundredth of the work. The time that sessions spent in the run queue while they seemed to wait (view db_time) is not
+taken from the waits: it is known only when a piece has ended, and a counter never falls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from leadline.capture.manifest import read_manifest
+from leadline.capture.reader import memory_database
+from leadline.capture.views import empty_table, manifest_view
+from leadline.duck import duckdb
+from leadline.errors import LeadlineError
+from leadline.metrics.totals import Increase
+from leadline.probes.polled import STATES
+from leadline.tables import all_tables, in_db_time
+
+ABOUT = ("capture", "tick", "clock")  # the view of the manifest, and what it reads
+MEMORY = "256MB"
+BACKGROUND = ""  # the state of processes that are no sessions
+
+# s: a run, w: its session, t: its first pass, c: the capture, as in session_sample. A session that was described more than once is taken
+# pass by pass; of the others, runs that are alike are one.
+SUMS = """
+with pass as (select tick, ts, period_ns, next_xid from {tick} where tick > {after} and tick <= {until}),
+run as (select tick, ticks, session_id, {used} from {session_run} where tick > {after} and tick + ticks - 1 <= {until}),
+who as (
+  select *, case when row_number() over (partition by session_id order by ts) = 1 then 0 else ts end as ts_from from {session}
+),
+again as (select session_id from who group by session_id having count(*) > 1),
+part as (
+  select min(tick) as tick, sum(ticks)::bigint as ticks, session_id, {used} from run where session_id not in (from again) group by all
+  union all
+  select unnest(range(tick, tick + ticks)) as tick, 1 as ticks, session_id, {used} from run where session_id in (from again)
+),
+named as (
+  select p.*, e.wait_event, coalesce(e.wait_event_type, 'CPU') as wait_class
+  from part p left join {wait_event} e using (wait_event_info)
+)
+select s.state, s.wait_class, coalesce(s.wait_event, 'CPU') as event, {in_db_time} as in_db_time, sum(s.ticks * t.period_ns)::bigint as ns
+from named s join pass t on t.tick = s.tick cross join capture c
+asof left join who w on w.session_id = s.session_id and t.ts >= w.ts_from
+group by all
+"""
+PASSES = """
+select count(*), coalesce(sum(missed), 0)::bigint, coalesce(sum(period_ns), 0)::bigint
+from {tick} where tick > {after} and tick <= {until}
+"""
+CPU = """
+select max(ts), coalesce(sum(cpu_run_ns), 0)::bigint, coalesce(sum(cpu_queue_ns), 0)::bigint, count(cpu_run_ns)
+from {session_delta} where ts > {after_ts}
+"""
+
+
+class Piece:
+    """One piece, and how far it was taken in. Raises LeadlineError for one that cannot be read. For one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = read_manifest(path)
+        self._tick, self._ts = -1, -1
+        self._db = memory_database()
+        for setting in ("threads = 1", f"memory_limit = '{MEMORY}'", "temp_directory = ''"):
+            self._db.execute(f"set {setting}")
+        view, *read = (all_tables()[name] for name in ABOUT)
+        for table in read:
+            self._db.execute(f"create table {table.name} as {empty_table(table)}")
+        self._db.execute(manifest_view(self.manifest))
+        self._db.execute(f"create table {view.name} as {view.sql}")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def take_in(self, *, ended: bool) -> Increase:
+        """What has come since the last call. ended: nothing more will come. Raises LeadlineError('storage')."""
+        tables = ("tick", "session_run", "session", "wait_event", "session_delta")
+        more = Increase()
+        try:
+            with ExitStack() as files:
+                # Passes first and names last: what a row refers to was written before it.
+                found = {table: files.enter_context(self._segments(table)) for table in tables}
+                tick = self._add_passes(more, found, ended=ended)
+                ts = self._add_cpu(more, found)
+        except (duckdb.Error, OSError) as e:
+            raise LeadlineError("storage", "a piece cannot be read", str(e).splitlines()[0], where=str(self.path)) from e
+        self._tick, self._ts = tick, ts
+        return more
+
+    def _add_passes(self, more: Increase, found: dict[str, str], *, ended: bool) -> int:
+        """Gives the last pass that was taken in."""
+        until = self._number(f"select max(tick) from {found['tick']} where tick > {self._tick}")
+        if until is None:
+            return self._tick
+        if not ended:  # the two tables come one after the other: as far as both are there
+            runs = self._number(f"select max(tick + ticks - 1) from {found['session_run']} where tick > {self._tick}")
+            until = min(until, self._tick if runs is None else runs)
+        words = {**found, "after": self._tick, "until": until, "in_db_time": in_db_time(), "used": ", ".join(_used(in_db_time()))}
+        row = self._db.execute(PASSES.format(**words)).fetchone()
+        more.passes, more.missed, more.observed_ns = row or (0, 0, 0)
+        for state, wait_class, event, active, ns in self._db.execute(SUMS.format(**words)).fetchall():
+            if active:
+                more.waits[wait_class, event] += ns
+            if 0 <= state < len(STATES) and STATES[state] != BACKGROUND:
+                more.states[STATES[state]] += ns
+        return until
+
+    def _add_cpu(self, more: Increase, found: dict[str, str]) -> int:
+        """Gives the last interval that was taken in."""
+        ts, run_ns, queue_ns, known = self._db.execute(CPU.format(**found, after_ts=self._ts)).fetchone() or (None, 0, 0, 0)
+        if known:
+            more.cpu.update({"running": run_ns, "queued": queue_ns})
+        return self._ts if ts is None else ts
+
+    def _number(self, sql: str) -> int | None:
+        row = self._db.execute(sql).fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def _segments(self, table: str) -> Iterator[str]:
+        """The rows of a table as SQL. By open files: a segment that grows is replaced while it is read, and a query opens it twice."""
+        with ExitStack() as stack:
+            opened = []
+            for path in sorted((self.path / table).glob("*.parquet")):
+                with suppress(FileNotFoundError):
+                    file = stack.enter_context(path.open("rb"))
+                    if file.seek(0, 2):
+                        opened.append(f"'/proc/self/fd/{file.fileno()}'")
+            yield f"read_parquet([{', '.join(opened)}])" if opened else f"({empty_table(all_tables()[table])})"
+
+
+def _used(condition: str) -> list[str]:
+    """The columns of a run that matter: those of its wait and state, and those that the condition asks for."""
+    stored = [column.name for column in all_tables()["session_run"].columns]
+    asked = set(re.findall(r"\bs\.(\w+)", condition)) | {"state", "wait_event_info"}
+    return [name for name in stored if name in asked - {"tick", "ticks", "session_id"}]
