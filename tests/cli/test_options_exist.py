@@ -40,6 +40,7 @@ PRINTED_BY = {
     "python/leadline/top/host.py": ["top"],
     "python/leadline/server/accounts/users.py": ["token revoke-all"],
     "python/leadline/server/web/serving.py": ["serve"],
+    "python/leadline/metrics/collector.py": ["record"],
     "python/leadline/metrics/publish.py": ["record"],
     "python/leadline/metrics/server.py": ["record"],
     "python/leadline/server/launch/schedules.py": ["schedule save"],

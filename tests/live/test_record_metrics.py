@@ -11,10 +11,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import exposition as prometheus
 import pytest
+from collecting import collecting, read_request
 from conftest import Server, background, wait_until
 from leadline.capture.reader import open_capture
 from leadline.recorder.pieces import Pieces
@@ -138,3 +140,40 @@ def test_a_restart_of_the_server_resets_nothing_and_one_of_the_recorder_does(fre
         again = wait_until(lambda: text if passes(text := ask()) else None, what="passes")
         assert float(prometheus.value(again, start)) > float(prometheus.value(before, start))
         assert passes(again) < passes(after)
+
+
+def test_a_collector_gets_all_at_the_end(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    server, to = fresh_server(16), tmp_path / "rec"
+    with collecting() as collector, sessions(server) as connect:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
+        with (
+            recorder(to, server.dsn, "--piece", "2s", "--otlp", **variables) as (process, _, _),
+            waiting(connect("sleeper"), "select pg_sleep(600)"),
+        ):
+            wait_until(lambda: len(collector.bodies) >= 4, 60, "four pushes")
+            end(process)
+        sums = [read_request(body)[1] for body in collector.bodies]
+    expected_waits, expected_states, taken = of_pieces(to)
+    last = sums[-1]
+    assert last["leadline.passes"].points == {(): taken}
+    assert {key: round(s * 1e9) for key, s in last["leadline.db.time"].points.items()} == expected_waits
+    assert {key: round(s * 1e9) for key, s in last["leadline.session.time"].points.items()} == expected_states
+    assert last["leadline.otlp.pushes"].points["ok",] == len(sums) - 1
+    for before, after in pairwise(sums):
+        for name in before.keys() & after.keys():
+            if before[name].monotonic:
+                assert all(after[name].points[key] >= value for key, value in before[name].points.items()), name
+                assert before[name].since == after[name].since
+
+
+def test_a_collector_that_hangs_does_not_keep_the_recorder(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with collecting() as collector:
+        collector.dribbles = True
+        variables = {"OTEL_METRIC_EXPORT_INTERVAL": "1000", "OTEL_EXPORTER_OTLP_TIMEOUT": "1000"}
+        with recorder(to, fresh_server(16).dsn, "--piece", "2s", f"--otlp={collector.url}", **variables) as (process, ask, said):
+            wait_until(lambda: int(prometheus.value(ask(), "leadline_otlp_pushes_total", outcome="failed")) >= 2, 60, "two failures")
+            wait_until(lambda: sum(piece.status == "complete" for piece in Pieces(to).read()) >= 2, 60, "two pieces")
+            end(process)
+        assert said.read_text().count("metrics cannot be sent to") == 1
+    assert {piece.status for piece in Pieces(to).read()} == {"complete"}

@@ -137,7 +137,7 @@ def _answers(url: str) -> bool:
 def test_nobody_is_served_who_was_not_asked_for() -> None:
     with published(Wanted(), lambda text: None) as watcher:
         assert watcher is None
-    assert not {thread.name for thread in threading.enumerate()} & {"leadline-metrics", "leadline-http"}
+    assert not {thread.name for thread in threading.enumerate()} & {"leadline-metrics", "leadline-http", "leadline-otlp"}
 
 
 def test_a_recorder_without_metrics_does_not_load_what_they_need() -> None:
@@ -154,7 +154,10 @@ def test_a_recorder_without_metrics_does_not_load_what_they_need() -> None:
     [
         ([], False, None, "any"),
         (["--metrics", ":9187"], True, "localhost", "any"),
+        (["--metrics", "[::1]:9187", "--otlp=http://localhost:4318"], True, "localhost", "any"),
         (["--metrics", "10.0.0.7:9187"], True, None, None),
+        (["--otlp=http://collector:4318"], True, None, None),
+        (["--otlp"], True, None, None),
     ],
 )
 def test_the_unit_has_the_network_that_metrics_need(
@@ -164,5 +167,6 @@ def test_the_unit_has_the_network_that_metrics_need(
     said = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines() if "=" in line and not line.startswith("#"))
     assert ("AF_INET" in said["RestrictAddressFamilies"].split()) == network
     assert (said.get("IPAddressAllow"), said.get("IPAddressDeny")) == (allowed, denied)
+    assert said.get("EnvironmentFile") == ("-/etc/default/leadline-record-shop" if any("otlp" in word for word in words) else None)
     for word in words:
         assert word.removeprefix("--metrics") in said["ExecStart"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -46,6 +48,9 @@ LEAST_PIECE_S = 2.0
     "--metrics-token", type=click.Path(path_type=Path), metavar="FILE", help="Give them only to who sends the token in FILE."
 )
 @click.option(
+    "--otlp", is_flag=False, flag_value="", metavar="[URL]", help="Send metrics to a collector of OpenTelemetry.  [default: from OTEL_...]"
+)
+@click.option(
     "--status", type=click.Path(path_type=Path), metavar="DIR", help="Show what this directory has, and whether its recorder runs."
 )
 @click.option("--unit", "as_unit", is_flag=True, help="Record nothing: print a systemd unit that does, with the least rights.")
@@ -53,7 +58,7 @@ LEAST_PIECE_S = 2.0
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, max_size: str, keep_free: str,
-    piece: str, rate: str | None, tier: str, metrics: str | None, metrics_token: Path | None,
+    piece: str, rate: str | None, tier: str, metrics: str | None, metrics_token: Path | None, otlp: str | None,
     status: Path | None, as_unit: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
@@ -81,11 +86,16 @@ def command(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=piece_s, rate_hz=None if rate is None else parse_rate(rate), tier=tier
     )
     limits = Limits(keep_s, bytes_of(max_size), bytes_of(keep_free))
+    collector = None
+    if otlp is not None:
+        from leadline.metrics.collector import read_collector
+
+        collector = read_collector(otlp, os.environ)
     if as_unit:
         said: dict[str, str | None] = {"--keep": keep, "--max-size": max_size, "--keep-free": keep_free, "--piece": piece}
         said |= {"--rate": rate, "--tier": tier}
         said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
-        click.echo(_unit(options, to.absolute(), said, user), nl=False)
+        click.echo(_unit(options, to.absolute(), said, user, otlp), nl=False)
         return
     if user is not None:
         raise LeadlineError("usage", "--as is for the unit", hint="--unit prints one", where="--as")
@@ -93,12 +103,12 @@ def command(
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    with published(Wanted(metrics or "", metrics_token), say) as watcher:
+    with published(Wanted(metrics or "", metrics_token, collector), say) as watcher:
         Recorder(to, options, limits, World(say=say, watcher=watcher)).run()
     click.echo(f"next: leadline record --status {to}", err=True)
 
 
-def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None) -> str:
+def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None) -> str:
     """said: options of the command line; those that are as by default are left out. Raises LeadlineError."""
     import sys
 
@@ -128,9 +138,17 @@ def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str 
         raise LeadlineError("usage", "the unit needs a user who may write the directory", hint=hint, where=str(to))
     defaults = {option.opts[0]: option.default for option in command.params if isinstance(option, click.Option)}
     words += [f"{name}={value}" for name, value in said.items() if value is not None and value != defaults[name]]
-    readers = [] if said["--metrics"] is None else [host_and_port(said["--metrics"], "--metrics", "127.0.0.1:9187")[0]]
-    over_network = any(host and not host.startswith(("/", "@")) for host in hosts) or not all(map(is_local, readers))
-    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host, bool(readers)))
+    if otlp is not None:
+        words.append(f"--otlp={otlp}" if otlp else "--otlp")
+    others = _readers(said["--metrics"], otlp)
+    over_network = any(host and not host.startswith(("/", "@")) for host in hosts) or not all(map(is_local, others))
+    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host, bool(others), otlp is not None))
+
+
+def _readers(metrics: str | None, otlp: str | None) -> list[str]:
+    """The hosts whose network metrics use: where they are given, and where they are sent to. Of the environment nothing is known."""
+    listen = [] if metrics is None else [host_and_port(metrics, "--metrics", "127.0.0.1:9187")[0]]
+    return listen + ([] if otlp is None else [urlsplit(otlp).hostname or ""])
 
 
 def _show_status(directory: Path, *, as_json: bool) -> None:

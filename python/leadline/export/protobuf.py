@@ -1,7 +1,7 @@
-"""The wire format of Protocol Buffers, as far as pprof and Perfetto need it: https://protobuf.dev/programming-guides/encoding
+"""The wire format of Protocol Buffers, as far as pprof, Perfetto and OpenTelemetry need it: https://protobuf.dev/programming-guides/encoding
 
 Written by hand, not with the package protobuf: that one is 2 MB, has a version for each generation of generated code, and clashes with
-the one of other programs in the same environment. The two formats need a dozen kinds of messages, and each field below is one line.
+the one of other programs in the same environment. The formats need a dozen kinds of messages, and each field below is one line.
 A test reads what is written with a decoder of its own, and with Google's pprof where that is installed.
 """
 
@@ -56,3 +56,35 @@ def text(field: int, value: str) -> bytes:
 def packed(field: int, values: list[int]) -> bytes:
     """Several integers in one field."""
     return message(field, b"".join(map(varint, values)))
+
+
+def fields(content: bytes) -> dict[int, list[int | bytes]]:
+    """What a message holds, by number of the field: integers, and the bytes of the rest. Raises ValueError."""
+    found: dict[int, list[int | bytes]] = {}
+    at = 0
+    while at < len(content):
+        key, at = _read_varint(content, at)
+        value: int | bytes
+        if key & 7 == VARINT:
+            value, at = _read_varint(content, at)
+        elif key & 7 in (BYTES, FIXED64):
+            length, at = _read_varint(content, at) if key & 7 == BYTES else (8, at)
+            value, at = content[at : at + length], at + length
+        else:
+            raise ValueError(f"wire type {key & 7}")
+        if at > len(content):
+            raise ValueError("a field is cut")
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(content):
+            break
+        value |= (content[at] & 127) << shift
+        at += 1
+        if content[at - 1] < 128:
+            return value, at
+    raise ValueError("a number is cut")

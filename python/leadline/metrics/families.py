@@ -115,8 +115,13 @@ OWN_MEMORY = Family(
 )  # fmt: skip
 OWN_START = Family("process_start_time_seconds", "", GAUGE, SECONDS, "Start of the recorder, in seconds since 1970.")
 VERSION = Family("leadline_info", "", GAUGE, "1", "Always 1; its label is the version of leadline.", (("version", ""),))
+PUSHES = Family(
+    "leadline_otlp_pushes_total", "leadline.otlp.pushes", COUNTER, "{push}",
+    "Pushes to the collector by outcome: ok, failed, rejected (the collector did not take all of it), skipped (one took too long).",
+    (("outcome", "leadline.otlp.outcome"),),
+)  # fmt: skip
 
 FAMILIES = (
     DB_TIME, SESSION_TIME, SESSION_CPU, OBSERVED, PASSES, MISSED, CPUS, SERVER, HOST_CPU, HOST_CPUS, PRESSURE, DOING, PIECES, UNREAD,
-    OTHERS, OWN_CPU, OWN_MEMORY, OWN_START, VERSION,
+    OTHERS, OWN_CPU, OWN_MEMORY, OWN_START, VERSION, PUSHES,
 )  # fmt: skip

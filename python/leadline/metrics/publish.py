@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
+    from leadline.metrics.collector import Collector
     from leadline.metrics.families import Reading, Source
     from leadline.metrics.follower import Follower
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """listen: HOST:PORT or :PORT for Prometheus, empty if it is not wanted; token: a file."""
+    """listen: HOST:PORT or :PORT for Prometheus, empty if it is not wanted; token: a file. collector: to be sent to, if there is one."""
 
     listen: str = ""
     token: Path | None = None
+    collector: Collector | None = None
 
 
 @contextmanager
@@ -28,13 +30,14 @@ def published(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Follower |
     """What the recorder is to tell; None if nobody wants metrics. say: tells the user. Raises LeadlineError."""
     if wanted.token is not None and not wanted.listen:
         raise LeadlineError("usage", "the token is for metrics that are asked for", hint="add --metrics", where="--metrics-token")
-    if not wanted.listen:
+    if not wanted.listen and wanted.collector is None:
         yield None
         return
     from leadline.metrics.exposition import exposition
     from leadline.metrics.follower import Follower
     from leadline.metrics.host import HostSource
     from leadline.metrics.own import OwnSource
+    from leadline.metrics.push import Pusher
     from leadline.metrics.server import MetricsServer, read_token
 
     token = "" if wanted.token is None else read_token(wanted.token)
@@ -52,6 +55,11 @@ def published(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Follower |
             say(f"metrics for Prometheus: {server.url}")
             if not server.is_loopback:
                 say("note: the token crosses the network in the clear: a proxy with TLS, or loopback")
+        if wanted.collector is not None:
+            pusher = Pusher(wanted.collector, readings, own.start_ns, say)
+            sources.append(pusher)
+            stack.callback(pusher.close)
+            say(f"metrics are sent to {wanted.collector.name}")
         follower.start()
-        stack.callback(follower.close)
+        stack.callback(follower.close)  # before the last push
         yield follower

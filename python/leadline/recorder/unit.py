@@ -27,7 +27,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart={command}
-{user}
+{variables}{user}
 Restart=always
 RestartSec=5s
 {directory}
@@ -63,7 +63,7 @@ class Wanted:
     """command: words of the recorder. what: the server, for people. user: as whom it runs; empty for a user of its own, who owns nothing.
 
     directory: that of the recorder, absolute. over_network: the server is asked over TCP. of_server: not only the host is watched.
-    on_loopback: it gives metrics to this host.
+    on_loopback: it gives metrics to this host. variables: it takes what is not for a command line from the environment.
     """
 
     command: Sequence[str]
@@ -73,6 +73,7 @@ class Wanted:
     over_network: bool
     of_server: bool = True
     on_loopback: bool = False
+    variables: bool = False
 
 
 def unit(wanted: Wanted) -> str:
@@ -84,6 +85,7 @@ def unit(wanted: Wanted) -> str:
     own = wanted.directory.is_relative_to(STATE) and wanted.directory != STATE
     return TEXT.format(
         name=name, what=_escaped(wanted.what), command=" ".join(map(_word, wanted.command)),
+        variables=f"# Such as OTEL_EXPORTER_OTLP_HEADERS.\nEnvironmentFile=-/etc/default/{name}\n" * wanted.variables,
         user=f"User={wanted.user}" if wanted.user else "DynamicUser=yes",
         directory="\n".join(OWN if own else OTHERS).format(_path(wanted.directory.relative_to(STATE) if own else wanted.directory)),
         why="".join(f"# {capability}: {WHY[capability]}.\n" for capability in capabilities), capabilities=" ".join(capabilities),
