@@ -54,18 +54,24 @@ LEAST_PIECE_S = 2.0
     "--status", type=click.Path(path_type=Path), metavar="DIR", help="Show what this directory has, and whether its recorder runs."
 )
 @click.option("--unit", "as_unit", is_flag=True, help="Record nothing: print a systemd unit that does, with the least rights.")
+@click.option("--grafana", is_flag=True, help="Record nothing: print a Grafana dashboard of the metrics.")
 @click.option("--as", "user", metavar="USER", help="User of the unit.  [default: owner of --data-dir, or postgres]")
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, max_size: str, keep_free: str,
     piece: str, rate: str | None, tier: str, metrics: str | None, metrics_token: Path | None, otlp: str | None,
-    status: Path | None, as_unit: bool, user: str | None, as_json: bool,
+    status: Path | None, as_unit: bool, grafana: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
     Runs until Ctrl-C or SIGTERM. Each piece is an ordinary capture, made as leadline take makes it: leadline show works on it. If the
     server or room on the disk is missing, it waits and goes on by itself. Any window becomes a capture: see the last example.
     """
+    if grafana:
+        from leadline.metrics import DASHBOARD
+
+        click.echo(DASHBOARD.read_text(encoding="utf-8"), nl=False)
+        return
     if status is not None:
         _show_status(status, as_json=as_json)
         return
