@@ -25,7 +25,7 @@ from leadline.metrics.families import COUNTER, DB_TIME, FAMILIES, PRESSURE, Fami
 from leadline.metrics.follower import Follower
 from leadline.metrics.host import HostSource
 from leadline.metrics.own import OwnSource
-from leadline.metrics.totals import MOST_CLASSES, MOST_SERIES, MOST_WAITS, OTHER, Increase, Totals
+from leadline.metrics.totals import MOST_CLASSES, MOST_EXPECTED, MOST_SERIES, MOST_WAITS, OTHER, Increase, Totals
 from promtool import promtool
 
 ACTIVE = "select wait_class, coalesce(wait_event, 'CPU') as event, count(*) as samples from session_sample where in_db_time group by all"
@@ -85,6 +85,11 @@ def following() -> Iterator[Follower]:
 
 def read(follower: Follower) -> str:
     return exposition(follower.readings())
+
+
+def seen(text: str) -> dict[tuple[str, ...], int]:
+    """The waits that took time: those that can come are there with none."""
+    return {wait: ns for wait, ns in prometheus.counters(text, "leadline_db_time_seconds_total").items() if ns}
 
 
 # -- the evidence ----------------------------------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ def test_counters_go_on_over_pieces(tmp_path: Path) -> None:
         follower._taken_in = 0
         text = read(follower)
     waits, states = expected(one, two)
-    assert prometheus.counters(text, "leadline_db_time_seconds_total") == waits
+    assert seen(text) == waits
     assert prometheus.counters(text, "leadline_session_time_seconds_total") == {(state,): ns for state, ns in states.items()}
     assert prometheus.value(text, "leadline_passes_total") == "900"
     assert prometheus.value(text, "leadline_pieces_total") == "2"
@@ -241,6 +246,36 @@ def test_who_asks_gets_what_was_seen_until_now(tmp_path: Path) -> None:
         read(follower)
         assert probe.asked == 1, "to write costs: not more often than every few seconds"
         follower.ended(piece)
+
+
+def test_waits_that_can_come_are_there_before_they_do(tmp_path: Path) -> None:
+    """Else what the first value of a series holds would be in no rate."""
+    whole, piece = loaded(tmp_path), tmp_path / "piece.leadline"
+    piece.mkdir()
+    shutil.copy(whole / "manifest.json", piece)
+    with following() as follower:
+        follower.began(piece, [])
+        assert prometheus.counters(read(follower), "leadline_db_time_seconds_total") == {("CPU", "CPU"): 0}, "no names yet"
+        shutil.copytree(whole / "wait_event", piece / "wait_event")
+        follower._taken_in = 0
+        before = prometheus.counters(read(follower), "leadline_db_time_seconds_total")
+        assert set(before.values()) == {0}
+        shutil.copytree(whole, piece, dirs_exist_ok=True)
+        follower.ended(piece)
+        follower.close()
+        follower._taken_in = 0
+        after = prometheus.counters(read(follower), "leadline_db_time_seconds_total")
+    assert after.keys() == before.keys(), "also what never counted as database time in this piece"
+    assert ("Activity", "CheckpointerMain") not in before, "what can never count"
+    assert {wait: ns for wait, ns in after.items() if ns} == expected(whole)[0]
+
+
+def test_many_names_of_a_server_leave_room_for_others() -> None:
+    totals = Totals()
+    totals.expect((f"Class {n % 7}", f"event {n}") for n in range(1000))
+    assert len(totals.waits) == MOST_EXPECTED and not totals.others
+    totals.add(Increase(waits=Counter({("Extension", "new"): 3})))
+    assert totals.waits["Extension", "new"] == 3
 
 
 # -- how many series -------------------------------------------------------------------------------------------------------

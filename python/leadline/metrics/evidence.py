@@ -49,6 +49,14 @@ from named s join pass t on t.tick = s.tick cross join capture c
 asof left join who w on w.session_id = s.session_id and t.ts >= w.ts_from
 group by all
 """
+# The waits that the server can have and that would count: those of an active session of which nothing else is known.
+POSSIBLE = """
+select s.wait_class, s.wait_event
+from (select {active}, e.wait_event, e.wait_event_type as wait_class from {wait_event} e) s
+left join {session} w on false left join {tick} t on false cross join capture c
+where {in_db_time}
+"""
+ACTIVE = STATES.index("active")
 PASSES = """
 select count(*), coalesce(sum(missed), 0)::bigint, coalesce(sum(period_ns), 0)::bigint
 from {tick} where tick > {after} and tick <= {until}
@@ -78,6 +86,19 @@ class Piece:
     def close(self) -> None:
         self._db.close()
 
+    def possible(self) -> list[tuple[str, str]]:
+        """The waits that a session can have, as far as the server has said: of what it tells only when it comes, nothing."""
+        condition = in_db_time()
+        known = {"state": f"{ACTIVE} as state", "wait_event_info": "e.wait_event_info"}
+        active = ", ".join(known.get(name, f"null as {name}") for name in _used(condition))
+        try:
+            with ExitStack() as files:
+                found = {table: files.enter_context(self._segments(table)) for table in ("wait_event", "session", "tick")}
+                waits = self._db.execute(POSSIBLE.format(**found, active=active, in_db_time=condition)).fetchall()
+        except (duckdb.Error, OSError) as e:
+            raise self._unreadable(e) from e
+        return [(str(wait_class), str(event)) for wait_class, event in waits]
+
     def take_in(self, *, ended: bool) -> Increase:
         """What has come since the last call. ended: nothing more will come. Raises LeadlineError('storage')."""
         tables = ("tick", "session_run", "session", "wait_event", "session_delta")
@@ -89,9 +110,12 @@ class Piece:
                 tick = self._add_passes(more, found, ended=ended)
                 ts = self._add_cpu(more, found)
         except (duckdb.Error, OSError) as e:
-            raise LeadlineError("storage", "a piece cannot be read", str(e).splitlines()[0], where=str(self.path)) from e
+            raise self._unreadable(e) from e
         self._tick, self._ts = tick, ts
         return more
+
+    def _unreadable(self, e: Exception) -> LeadlineError:
+        return LeadlineError("storage", "a piece cannot be read", str(e).splitlines()[0], where=str(self.path))
 
     def _add_passes(self, more: Increase, found: dict[str, str], *, ended: bool) -> int:
         """Gives the last pass that was taken in."""

@@ -44,6 +44,7 @@ class Follower:
         self._ended: deque[Path] = deque()
         self._running: Path | None = None
         self._piece: Piece | None = None
+        self._expects = False  # the waits that the server of this piece can have are known
         self._taken_in = self._asked = float("-inf")
         self._work, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._follow, name="leadline-metrics", daemon=True)
@@ -126,12 +127,21 @@ class Follower:
             if self._piece is None:
                 self._piece = Piece(path)
                 self._describe(self._piece)
+                self._expects = False
+            if not self._expects:
+                self._expects = self._expect(self._piece)
             self.totals.add(self._piece.take_in(ended=ended))
         except LeadlineError:
             self._unread += ended
         if ended and self._piece is not None:
             self._piece.close()
             self._piece = None
+
+    def _expect(self, piece: Piece) -> bool:
+        """Whether the server's waits were there."""
+        waits = piece.possible()
+        self.totals.expect(waits)
+        return bool(waits)
 
     def _describe(self, piece: Piece) -> None:
         target = piece.manifest.target

@@ -7,9 +7,12 @@ own. The time of the others is in the event `other` of their class, never droppe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MOST_WAITS = 400
+MOST_EXPECTED = 300  # the others have room
+NO_WAIT = ("CPU", "CPU")
 MOST_CLASSES = 20
 MOST_STATES = 20
 LONGEST_NAME = 100
@@ -44,6 +47,12 @@ class Totals(Increase):
             self.states[state if state in self.states or len(self.states) < MOST_STATES else OTHER] += ns
         for wait, ns in sorted(more.waits.items()):
             self.waits[self._series(wait)] += ns
+
+    def expect(self, waits: Iterable[tuple[str, str]]) -> None:
+        """Has series for waits that may come. Prometheus takes the first value of a series for its start: what it holds is in no rate."""
+        for wait_class, event in (NO_WAIT, *sorted(waits)):
+            if len(self.waits) < MOST_EXPECTED:
+                self.waits[self._series((wait_class, event))] += 0
 
     def _series(self, wait: tuple[str, str]) -> tuple[str, str]:
         """Its own, or the one for the rest of its class, or that for all the rest."""
