@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from struct import pack
 
 import pytest
 from collecting import Collecting, collecting, read_request
 from conftest import no_oracle, wait_until
 from leadline.errors import LeadlineError
+from leadline.export.protobuf import double, fields, number, text
 from leadline.metrics import push
 from leadline.metrics.collector import Collector, read_collector
 from leadline.metrics.families import DB_TIME, DOING, FAMILIES, GAUGE, LEVEL, OWN_MEMORY, Reading
@@ -58,7 +60,7 @@ def test_what_else_it_says() -> None:
     [
         ("postgres:///shop", {}), ("c:4318", {}), ("http://", {}), ("http://c:x", {}), ("http://c:99999", {}), ("ftp://c", {}),
         ("--unit", {}),
-        ("http://user:secret@c", {}), ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://secret@c"}),
+        ("http://user:secret@c", {}), ("http://secret@c", {}), ("grpc://user:secret@c", {}), ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://secret@c"}),
         ("", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}), ("", {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json"}),
         ("", {"OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"}),
         ("", {"OTEL_EXPORTER_OTLP_HEADERS": "secret"}), ("", {"OTEL_EXPORTER_OTLP_HEADERS": "a=secret%0d%0ab"}),
@@ -73,6 +75,18 @@ def test_what_it_says_wrong_is_one_error_without_secrets(url: str, environ: dict
         read_collector(url, environ)
     assert raised.value.kind == "usage" and raised.value.hint
     assert "secret" not in str(raised.value.as_dict())
+
+
+def test_what_a_collector_answers_is_read_as_far_as_it_is_whole() -> None:
+    whole = number(1, 300) + text(2, "why") + double(3, 1.5) + number(2, 1)
+    assert fields(whole) == {1: [300], 2: [b"why", 1], 3: [pack("<d", 1.5)]}
+    for length in range(1, len(whole)):
+        if length not in (3, 8, 17):  # between two fields
+            with pytest.raises(ValueError):
+                fields(whole[:length])
+    for odd in (b"\x0b", b"\x0d1234", b"\xff" * 30):
+        with pytest.raises(ValueError):
+            fields(odd)
 
 
 # -- what is sent ----------------------------------------------------------------------------------------------------------
