@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -31,6 +32,7 @@ from promtool import promtool
 ACTIVE = "select wait_class, coalesce(wait_event, 'CPU') as event, count(*) as samples from session_sample where in_db_time group by all"
 STATES = "select state, count(*) as samples from session_sample where state is not null group by all"
 PERIOD_NS = 10_000_000
+SESSIONS: Sequence[Any] = [SimpleNamespace(name="sessions"), SimpleNamespace(name="host"), SimpleNamespace(name="self")]
 
 
 def loaded(tmp_path: Path, name: str = "synthetic", seconds: float = 6, *, times: bool = True) -> Path:
@@ -186,10 +188,10 @@ def test_counters_go_on_over_pieces(tmp_path: Path) -> None:
     with following() as follower:
         assert prometheus.value(read(follower), "leadline_passes_total") == "0"
         follower.doing("recording")
-        follower.began(one, [])
+        follower.began(one, SESSIONS)
         follower.ended(one)
         wait_until(lambda: follower.totals.passes == 600, what="the piece that has ended, though nobody has asked")
-        follower.began(two, [])
+        follower.began(two, SESSIONS)
         follower.refresh()
         follower.ended(two)
         follower.close()
@@ -212,13 +214,23 @@ def test_a_piece_that_cannot_be_read_is_counted_and_the_next_one_goes_on(tmp_pat
     gone = tmp_path / "gone.leadline"
     with following() as follower:
         for piece in (damaged, gone, whole):
-            follower.began(piece, [])
+            follower.began(piece, SESSIONS)
             follower.ended(piece)
         follower.ended(tmp_path / "never-began.leadline")
         follower.close()
         text = read(follower)
     assert prometheus.value(text, "leadline_pieces_unread_total") == "2"
     assert prometheus.value(text, "leadline_passes_total") == "600"
+
+
+def test_of_a_host_without_a_server_nothing_is_said_of_sessions(tmp_path: Path) -> None:
+    with following() as follower:
+        follower.began(loaded(tmp_path), SESSIONS[1:])
+        names = prometheus.parse(read(follower))[0].keys()
+    assert names == {"leadline_pieces_total", "leadline_pieces_unread_total", "leadline_recorder_doing"} | {
+        "leadline_server_cpus", "leadline_server_info",  # of this capture, which is one of a server
+    }  # fmt: skip
+    assert follower.has_host
 
 
 class Writing:
@@ -255,7 +267,7 @@ def test_waits_that_can_come_are_there_before_they_do(tmp_path: Path) -> None:
     piece.mkdir()
     shutil.copy(whole / "manifest.json", piece)
     with following() as follower:
-        follower.began(piece, [])
+        follower.began(piece, SESSIONS)
         assert prometheus.counters(read(follower), "leadline_db_time_seconds_total") == {("CPU", "CPU"): 0}, "no names yet"
         shutil.copytree(whole / "wait_event", piece / "wait_event")
         follower._taken_in = 0

@@ -34,6 +34,7 @@ class Follower:
         self.start_ns = start_ns
         self.totals = Totals()
         self.has_host = False  # the probe of the host runs: the server is on this host
+        self.has_sessions = True  # until the probes say that the host alone is recorded
         self._doing = ""
         self._cpus: int | None = None
         self._server: tuple[str, str] | None = None
@@ -63,6 +64,7 @@ class Follower:
             self._running, self._probes = piece, probes
             self._begun += 1
         self.has_host = any(probe.name == "host" for probe in probes)
+        self.has_sessions = any(probe.name == "sessions" for probe in probes)
 
     def ended(self, piece: Path) -> None:
         with self._told:
@@ -159,15 +161,18 @@ class Follower:
             def one(family: f.Family, value: int) -> f.Reading:
                 return f.Reading(family, (((), value),), since)
 
-            found = [
+            of_sessions = [
                 f.Reading(f.DB_TIME, tuple(sorted(of.waits.items())), since),
                 f.Reading(f.SESSION_TIME, tuple(((state,), ns) for state, ns in sorted(of.states.items())), since),
                 f.Reading(f.SESSION_CPU, tuple(((state,), ns) for state, ns in sorted(of.cpu.items())), since),
                 one(f.OBSERVED, of.observed_ns), one(f.PASSES, of.passes), one(f.MISSED, of.missed), one(f.OTHERS, len(of.others)),
+            ]  # fmt: skip
+            found = [
+                *(of_sessions if self.has_sessions else ()),
                 one(f.PIECES, self._begun), one(f.UNREAD, self._unread),
                 f.Reading(f.DOING, tuple(((word,), int(word == self._doing)) for word in DOINGS), since),
             ]  # fmt: skip
-            if self._cpus is not None:
+            if self._cpus is not None and self._server is not None:
                 found.append(one(f.CPUS, self._cpus))
             if self._server is not None:
                 found.append(f.Reading(f.SERVER, ((self._server, 1),), since))
