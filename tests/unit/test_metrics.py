@@ -27,6 +27,7 @@ from leadline.metrics.follower import Follower
 from leadline.metrics.host import HostSource
 from leadline.metrics.own import OwnSource
 from leadline.metrics.totals import MOST_CLASSES, MOST_EXPECTED, MOST_SERIES, MOST_WAITS, OTHER, Increase, Totals
+from leadline.tables import all_tables
 from promtool import promtool
 
 ACTIVE = "select wait_class, coalesce(wait_event, 'CPU') as event, count(*) as samples from session_sample where in_db_time group by all"
@@ -105,6 +106,31 @@ def test_the_sums_of_a_piece_are_those_of_its_samples(tmp_path: Path) -> None:
     assert waits["Client", "WalSenderWaitForWAL"] == 300 * PERIOD_NS, "the half before it became a walsender"
     assert (found.passes, found.missed, found.observed_ns) == (600, 0, 6 * 10**9)
     assert dict(found.cpu) == {"running": 3 * 6 * 300_000_000, "queued": 3 * 6 * 20_000_000}
+
+
+def test_a_large_piece_is_taken_in_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may begin in one part and end in another."""
+    capture = loaded(tmp_path)
+    longer = tmp_path / "runs.parquet"
+    alike = "select min(tick)::bigint as tick, count(*)::int as ticks, session_id, state, wait_event_info"
+    rest = ", ".join(
+        f"any_value({c.name}) as {c.name}"
+        for c in all_tables()["session_run"].columns
+        if c.name not in ("tick", "ticks", "session_id", "state", "wait_event_info")
+    )
+    numbered = "tick - row_number() over (partition by session_id, state, wait_event_info order by tick) as run"
+    source = f"(select *, {numbered} from '{capture}/session_run/*.parquet')"
+    duckdb.sql(f"copy ({alike}, {rest} from {source} group by session_id, state, wait_event_info, run) to '{longer}'")
+    for segment in (capture / "session_run").glob("*.parquet"):
+        segment.unlink()
+    longer.rename(capture / "session_run" / "000001.parquet")
+    [row] = rows(capture, "select max(ticks) as longest, count(*) as n from session_run")
+    assert row["longest"] == 600 and row["n"] < 2000
+    waits, states = expected(capture)
+    for at_once in (1, 70, 1000, 10**6):
+        monkeypatch.setattr("leadline.metrics.evidence.AT_ONCE", at_once)
+        found = taken_in(capture)
+        assert (dict(found.waits), dict(found.states), found.passes) == (waits, states, 600), at_once
 
 
 def test_without_times_of_the_scheduler_they_are_those_of_db_time(tmp_path: Path) -> None:

@@ -24,17 +24,18 @@ from leadline.tables import all_tables, in_db_time
 
 ABOUT = ("capture", "tick", "clock")  # the view of the manifest, and what it reads
 MEMORY = "256MB"
+AT_ONCE = 200_000  # rows of samples: a busy piece of ten minutes has millions, and this runs beside the server
 BACKGROUND = ""  # the state of processes that are no sessions
 
-# s: a run, w: its session, t: its first pass, c: the capture, as in session_sample. A session that was described more than once is taken
-# pass by pass; of the others, runs that are alike are one.
+# s: a run, w: its session, t: its first pass, c: the capture, as in session_sample. A session that is described anew meanwhile is taken
+# pass by pass; of the others, runs that are alike are one. Taken in are runs that begin up to a pass and end by another.
 SUMS = """
 with pass as (select tick, ts, period_ns, next_xid from {tick} where tick > {after} and tick <= {until}),
-run as (select tick, ticks, session_id, {used} from {session_run} where tick > {after} and tick + ticks - 1 <= {until}),
+run as (select tick, ticks, session_id, {used} from {session_run} where tick > {after} and tick <= {upto} and tick + ticks - 1 <= {until}),
 who as (
   select *, case when row_number() over (partition by session_id order by ts) = 1 then 0 else ts end as ts_from from {session}
 ),
-again as (select session_id from who group by session_id having count(*) > 1),
+again as (select session_id from who group by session_id having count(*) > 1 and max(ts) > (select min(ts) from pass)),
 part as (
   select min(tick) as tick, sum(ticks)::bigint as ticks, session_id, {used} from run where session_id not in (from again) group by all
   union all
@@ -119,21 +120,25 @@ class Piece:
 
     def _add_passes(self, more: Increase, found: dict[str, str], *, ended: bool) -> int:
         """Gives the last pass that was taken in."""
-        until = self._number(f"select max(tick) from {found['tick']} where tick > {self._tick}")
+        last = f"select max(tick), max(sessions) from {found['tick']} where tick > {self._tick}"
+        until, sessions = self._db.execute(last).fetchone() or (None, None)
         if until is None:
             return self._tick
         if not ended:  # the two tables come one after the other: as far as both are there
             runs = self._number(f"select max(tick + ticks - 1) from {found['session_run']} where tick > {self._tick}")
             until = min(until, self._tick if runs is None else runs)
-        words = {**found, "after": self._tick, "until": until, "in_db_time": in_db_time(), "used": ", ".join(_used(in_db_time()))}
-        row = self._db.execute(PASSES.format(**words)).fetchone()
+        words = {**found, "until": until, "in_db_time": in_db_time(), "used": ", ".join(_used(in_db_time()))}
+        row = self._db.execute(PASSES.format(**words, after=self._tick)).fetchone()
         more.passes, more.missed, more.observed_ns = row or (0, 0, 0)
-        for state, wait_class, event, active, ns in self._db.execute(SUMS.format(**words)).fetchall():
-            if active:
-                more.waits[wait_class, event] += ns
-            if 0 <= state < len(STATES) and STATES[state] != BACKGROUND:
-                more.states[STATES[state]] += ns
-        return until
+        step = max(1, AT_ONCE // max(1, sessions))
+        for after in range(self._tick, until, step):
+            rows = self._db.execute(SUMS.format(**words, after=after, upto=after + step)).fetchall()
+            for state, wait_class, event, active, ns in rows:
+                if active:
+                    more.waits[wait_class, event] += ns
+                if 0 <= state < len(STATES) and STATES[state] != BACKGROUND:
+                    more.states[STATES[state]] += ns
+        return int(until)
 
     def _add_cpu(self, more: Increase, found: dict[str, str]) -> int:
         """Gives the last interval that was taken in."""
