@@ -27,3 +27,7 @@ union all select 'right on ' || attrelid::regclass || '.' || attname, string_agg
   where attrelid >= 16384 group by attrelid, attname
 union all select 'right on ' || oid::regprocedure, string_agg(item::text, ',' order by item::text) from pg_proc, unnest(proacl) item where oid >= 16384 group by oid
 union all select 'extension ' || extname, extversion from pg_extension
+union all select 'operator ' || oid::regoperator, concat_ws(' ', oprcode, oprcom::regoperator, oprnegate::regoperator, oprrest, oprjoin, oprcanhash)
+  from pg_operator where oid >= 16384
+union all select 'cast ' || castsource::regtype || ' as ' || casttarget::regtype, concat_ws(' ', castfunc::regprocedure, castcontext, castmethod)
+  from pg_cast where oid >= 16384

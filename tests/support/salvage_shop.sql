@@ -185,6 +185,26 @@ create function shop.paid(which bigint) returns numeric begin atomic select net 
 -- since 14
 create function shop.next(n int) returns int return n + 1
 -- next
+create function shop.alike(text, text) returns bool language sql immutable strict as 'select lower($1) = lower($2)'
+-- next
+create function shop.unlike(text, text) returns bool language sql immutable strict as 'select lower($1) <> lower($2)'
+-- next
+create operator shop.=== (function = shop.alike, leftarg = text, rightarg = text, commutator = operator(shop.===), restrict = eqsel)
+-- next
+create operator shop.!== (function = shop.unlike, leftarg = text, rightarg = text, negator = operator(shop.===))
+-- next
+comment on operator shop.=== (text, text) is 'without case'
+-- next
+create function shop.state_of(int) returns shop.state language sql immutable as $$ select case $1 when 0 then 'new' else 'gone' end::shop.state $$
+-- next
+create cast (int as shop.state) with function shop.state_of(int) as assignment
+-- next
+create cast (shop.state as int) with inout
+-- next
+create table shop.alike_names (name text check (name operator(shop.===) 'x' or name is null), state shop.state default 1::shop.state)
+-- next
+insert into shop.alike_names values ('X')
+-- next
 create table shop.late (n int)
 -- next
 refresh materialized view shop.per_state

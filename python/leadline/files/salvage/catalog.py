@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +15,7 @@ from leadline.files import row_losses
 from leadline.files.salvage.node_names import NotWritten
 
 Row = dict[str, Any]  # values are text, or None
-FIRST_NORMAL_OID = 16384
 BATCH = 5000
-ARRAY_TYPE_NAMES = re.compile(r"\[\]$")
 
 
 class Key(NamedTuple):
@@ -70,11 +68,12 @@ def rows_of(scan: RowScan) -> Iterator[Row]:
 
 
 class Catalog:
-    """Of one database. `losses`: what of the catalogs could not be read, in words."""
+    """Of one database. losses: what of the catalogs could not be read, in words. modified: types whose modifiers were left off."""
 
     def __init__(self, data_dir: Path, database: str) -> None:
         self.data_dir, self.database = data_dir, database
         self.losses: list[str] = []
+        self.modified: set[str] = set()
         self._values = ValueTexts(str(data_dir), database)
         self._read: dict[str, list[Row]] = {}
         self._keyed: dict[str, dict[int, Row]] = {}
@@ -168,9 +167,12 @@ class Catalog:
         if element and int(self.by_oid("pg_type").get(element, {}).get("typarray") or 0) == oid:
             return f"{self.type_name(element, typmod)}[]"
         schema = self.schema(int(row["typnamespace"]))
-        return (
-            built_in_name(row["typname"], typmod) if schema == "pg_catalog" else f"{quoted(schema)}.{quoted(row['typname'])}{_mods(typmod)}"
-        )
+        if schema == "pg_catalog":
+            return built_in_name(row["typname"], typmod)
+        name = f"{quoted(schema)}.{quoted(row['typname'])}"
+        if typmod >= 0:  # a number that only the functions of the type can print
+            self.modified.add(name)
+        return name
 
     def quoted(self, name: str) -> str:
         return quoted(name)
@@ -217,10 +219,6 @@ class Catalog:
         return found
 
 
-def _mods(typmod: int) -> str:
-    return "" if typmod < 0 else f"({typmod})"  # of types that users make: their own function prints it, mostly so
-
-
 # Names that SQL has for types of pg_catalog.
 _SQL_NAMES = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real", "float8": "double precision", "bool": "boolean",
@@ -257,8 +255,3 @@ def built_in_name(name: str, typmod: int) -> str:
         words = f" {_FIELDS[fields]}" if fields in _FIELDS else ""
         return f"interval{words}" + (f"({precision})" if precision != 0xFFFF else "")
     return f"{called}({typmod})"
-
-
-def is_own(oids: Iterable[int]) -> list[int]:
-    """Those that users made."""
-    return sorted(oid for oid in oids if oid >= FIRST_NORMAL_OID)

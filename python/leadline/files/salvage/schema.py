@@ -6,7 +6,7 @@ triggers, policies, grants).
 
 from __future__ import annotations
 
-from leadline.files.salvage import grants, keys_and_indexes, order, relations, routines, triggers, types
+from leadline.files.salvage import grants, keys_and_indexes, operators, order, relations, routines, triggers, types
 from leadline.files.salvage.catalog import Catalog, Key, quoted
 from leadline.files.salvage.written import CATALOG_OF, Item, Writer
 
@@ -14,7 +14,6 @@ EXTENSION_MEMBER, MADE_WITH = "e", "i"
 MADE_WITH_A_RANGE = ("pg_proc", "pg_cast")  # its constructors and the cast to its multirange
 UNWRITTEN = {
     "pg_am": ("amname", "access method"),
-    "pg_cast": ("oid", "cast"),
     "pg_collation": ("collname", "collation"),
     "pg_conversion": ("conname", "conversion"),
     "pg_event_trigger": ("evtname", "event trigger"),
@@ -22,7 +21,6 @@ UNWRITTEN = {
     "pg_foreign_server": ("srvname", "foreign server"),
     "pg_language": ("lanname", "language"),
     "pg_opclass": ("opcname", "operator class"),
-    "pg_operator": ("oprname", "operator"),
     "pg_opfamily": ("opfname", "operator family"),
     "pg_publication": ("pubname", "publication"),
     "pg_statistic_ext": ("stxname", "statistics"),
@@ -45,12 +43,14 @@ def written(catalog: Catalog) -> Writer:
             name = quoted(row["nspname"])
             key = Key("pg_namespace", int(row["oid"]))
             writer.before.append(Item(key, f"schema {name}", f"create schema {name};", int(row["nspowner"])))
-    for part in (types, routines, relations, keys_and_indexes, triggers):
+    for part in (types, routines, operators, relations, keys_and_indexes, triggers):
         part.write(writer)
     for table, (column, what) in UNWRITTEN.items():
         for row in catalog.rows(table):
             if writer.is_mine(table, row):
                 writer.lose(f"{what} {row[column]}", "not written by salvage")
+    for name in sorted(catalog.modified):
+        writer.lose(f"modifiers of type {name}", "only the functions of the type can print them: its columns are declared without")
     order.put_in_order(writer)
     writer.after += grants.items(writer)
     return writer
