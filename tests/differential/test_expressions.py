@@ -17,7 +17,7 @@ from leadline.files.salvage.expressions import (
     partition_bound,
     trigger_condition,
 )
-from names_over_sql import NamesOverSql
+from names_over_sql import NamesOverSql, names_over
 from servers import MAJORS
 
 OBJECTS = r"""
@@ -407,12 +407,8 @@ def rows_of(text: str) -> list[str]:
 
 @pytest.fixture
 def names(pg: Server) -> Iterator[NamesOverSql]:
-    with pg.connect() as connection:
-        connection.execute(OBJECTS.encode())
-    pg.sql("checkpoint")
-    names = NamesOverSql(pg)
-    yield names
-    names.close()
+    with names_over(pg, OBJECTS) as names:
+        yield names
 
 
 def execute(connection: psycopg.Connection[Any], statement: str) -> None:

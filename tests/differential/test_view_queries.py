@@ -11,7 +11,7 @@ import pytest
 from conftest import Server
 from leadline.files.salvage.expressions import NotATree, NotWritten, expression
 from leadline.files.salvage.queries import function_body, view_query
-from names_over_sql import NamesOverSql
+from names_over_sql import NamesOverSql, names_over
 from servers import MAJORS
 
 OBJECTS = r"""
@@ -245,12 +245,8 @@ SAME_IN_OTHER_WORDS = (
 
 @pytest.fixture
 def names(pg: Server) -> Iterator[NamesOverSql]:
-    with pg.connect() as connection:
-        connection.execute(OBJECTS.encode())
-    pg.sql("checkpoint")
-    names = NamesOverSql(pg)
-    yield names
-    names.close()
+    with names_over(pg, OBJECTS) as names:
+        yield names
 
 
 def asked(connection: psycopg.Connection[Any], query: str) -> Any:

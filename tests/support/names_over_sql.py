@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -89,3 +91,14 @@ class NamesOverSql:
 
     def value(self, type_oid: int, payload: bytes) -> str | None:
         return self._values.text(type_oid, payload)
+
+
+@contextmanager
+def names_over(pg: Server, objects: str) -> Iterator[NamesOverSql]:
+    """The names of a server on which these objects are made first."""
+    with pg.connect() as connection:
+        connection.execute(objects.encode())
+    pg.sql("checkpoint")  # values are printed by what is in the files
+    names = NamesOverSql(pg)
+    yield names
+    names.close()
