@@ -36,7 +36,7 @@ def _table(table: Table) -> list[str]:
         uses = f" Uses where present: {', '.join(f'`{n}`' for n in table.uses)}." if table.uses else ""
         out += [f"Needs: {', '.join(f'`{n}`' for n in table.needs)}.{uses}", ""]
     out += ["| column | type | unit | meaning | source |", "|---|---|---|---|---|"]
-    for c in (*table.columns, *table.computed):
+    for c in (*table.all_columns, *table.computed):
         kind = c.type + (", null" if c.nullable else "")
         name = f"`{c.name}`" if c.name != "..." else "..."
         out.append(f"| {name} | {kind} | {_cell(c.unit)} | {_cell(c.meaning)} | {_cell(c.source)} |")

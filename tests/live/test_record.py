@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,13 +16,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from conftest import Server, background, wait_until
 from leadline.capture.reader import open_capture
 from leadline.cli import run
+from leadline.recorder import coarser
 from leadline.recorder.pieces import Pieces, gaps
 from leadline.recorder.status import status
-from live import sessions, waiting
+from level_sums import sums
+from live import clients, sessions, waiting
 
 LONGEST_SWITCH_S = 5.0  # on a busy machine; an idle one needs 0.5 s
 
@@ -180,3 +184,46 @@ def test_a_second_recorder_is_refused(server: Server, tmp_path: Path) -> None:
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def change_often(db: psycopg.Connection[Any], _stop: threading.Event) -> None:
+    """Runs, waits for a row and is idle, within a tenth of a second."""
+    db.execute("update row_of_all set n = n + 1 where id = 1")
+    db.execute("select count(*) from generate_series(1, 30000)")
+
+
+def test_each_level_of_real_evidence_has_the_sums_of_the_finer_one(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with server.connect(autocommit=True) as db:
+        db.execute("create table row_of_all as select 1 as id, 0 as n")
+    workers = [(f"worker {n}", change_often) for n in range(3)]
+    with clients(server, *workers), recorder(to, server.dsn, "--piece", "3s") as process:
+        wait_until(lambda: finished(to) >= 3, timeout_s=60, what="three pieces")
+        assert end(process) == 0
+    fine = Pieces(to).read()
+    expected = sums([piece.path for piece in fine])
+    assert sum(value[0] for key, value in expected["samples"].items() if key[-1]) > 3e9, "the sessions were active"
+    assert any(value[2] for value in expected["time"].values()), "some waited for a CPU"
+    for span_s in (1, 60):
+        names = [piece.name for piece in Pieces(to).read()]
+        made = coarser.make(to, span_s, names)
+        assert made["apart"] == "" and len(made["pieces"]) == 1
+        (coarse,) = Pieces(to).read()
+        assert coarse.span_s == span_s and sums([coarse.path]) == expected
+        assert run(["show", str(coarse.path), "--json"]) == 0 and run(["findings", str(coarse.path)]) in (0, 1)
+        Pieces(to).tidy()
+
+
+def test_a_recorder_makes_its_old_pieces_coarse(server: Server, tmp_path: Path) -> None:
+    to = tmp_path / "rec"
+    with recorder(to, server.dsn, "--piece", "2s", "--keep-detail", "6s") as process:
+        wait_until(lambda: to.is_dir() and sum(p.span_s == 1 for p in Pieces(to).read()) >= 2, timeout_s=90, what="two coarse pieces")
+        wait_until(lambda: (status(to)["coarser"] or {}).get("1 s", {}).get("made", 0) >= 2, what="the state says so")
+        assert end(process) == 0
+    pieces = Pieces(to)
+    found = pieces.read()
+    numbers = [number for piece in found for number in range(piece.number, piece.last + 1)]
+    assert numbers == list(range(1, len(numbers) + 1)) and pieces.replaced == []
+    assert found[0].span_s == 1 and found[-1].span_s == 0 and status(to)["gaps"] == []
+    made = status(to)["coarser"]["1 s"]
+    assert made["cpu_s"] > 0 and made["of"] >= made["made"] >= 2 and not made.get("failed")

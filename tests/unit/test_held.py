@@ -61,7 +61,7 @@ def test_segments_of_other_columns_are_read_too(busy: SyntheticCapture) -> None:
         columns = dict(held.db.execute("select column_name, column_type from (describe tick)").fetchall())
         seen = held.rows("select count(*) as rows, count(next_xid) as with_xid from tick")
         assert held.scalar("select count(*) from duckdb_tables() where table_name = 'tick'") == 1  # read once, not for each query
-    assert columns == {c.name: duckdb_type(c.type) for c in all_tables()["tick"].columns}
+    assert columns == {c.name: duckdb_type(c.type) for c in all_tables()["tick"].all_columns}
     assert seen == [{"rows": rows.num_rows + 1, "with_xid": 1}]
 
 

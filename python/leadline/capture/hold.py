@@ -31,7 +31,8 @@ SAMPLES = "session_sample"
 THINNED = """
 with looked as ({looked}),
 part as (select *, sum((tick % {every} = 0 or ts in (from looked))::int) over (order by tick) as part from tick)
-select min(tick) as tick, min(ts) as ts, sum(period_ns)::bigint as period_ns, arg_min(next_xid, tick) as next_xid from part group by part
+select min(tick) as tick, min(ts) as ts, sum(period_ns)::bigint as period_ns, arg_min(next_xid, tick) as next_xid,
+  sum(period_ns) / arg_min(period_ns, tick) as stands_for from part group by part
 """
 
 

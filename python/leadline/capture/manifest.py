@@ -28,11 +28,15 @@ T = TypeVar("T")
 
 @dataclass
 class Clock:
-    """The window in ns on CLOCK_MONOTONIC; ts_to is None while recording. wall_offset_ns: add to a ts for ns since 1970."""
+    """The window in ns on CLOCK_MONOTONIC; ts_to is None while recording. wall_offset_ns: add to a ts for ns since 1970.
+
+    span_s: of a coarse capture, the length of the spans of which each became one pass; None where each pass has its own rows.
+    """
 
     ts_from: int | None = None
     ts_to: int | None = None
     wall_offset_ns: int | None = None
+    span_s: int | None = None
 
     @property
     def window_s(self) -> float | None:

@@ -195,9 +195,10 @@ def _literal(value: int | float | str | None) -> str:
 _settings = ["enable_progress_bar = false", "global asof_loop_join_threshold = 0"]
 
 
-def limit_databases(memory: str, threads: int) -> None:
-    """From now on, in this process: a capture that needs more memory is an error, and none writes beside it what does not fit."""
-    _settings.extend((f"memory_limit = '{memory}'", f"threads = {threads}", "temp_directory = ''"))
+def limit_databases(memory: str, threads: int, *, spill: Path | None = None) -> None:
+    """From now on, in this process: what does not fit into memory is written below `spill`; without one, it is an error."""
+    place = "" if spill is None else str(spill).replace("'", "''")
+    _settings.extend((f"memory_limit = '{memory}'", f"threads = {threads}", f"temp_directory = '{place}'"))
 
 
 def memory_database() -> duckdb.DuckDBPyConnection:
@@ -230,9 +231,13 @@ def _create_rows(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: 
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
     if kind == "table":
-        columns = ", ".join(f'"{c.name}"::{duckdb_type(c.type)} as "{c.name}"' for c in table.columns)
+        columns, coarse = (
+            "".join(f', "{c.name}"::{duckdb_type(c.type)} as "{c.name}"' for c in some) for some in (table.columns, table.coarse)
+        )
+        absent = "".join(f', null::{duckdb_type(c.type)} as "{c.name}"' for c in table.coarse)
         # First as segments of this format are. A damaged page, in the end: the query that needs it says why.
-        for source in (f"select {columns} from {read_segments(segments, alike=True)}", query):
+        alike = [f"select {(columns + more)[2:]} from {read_segments(segments, alike=True)}" for more in dict.fromkeys((coarse, absent))]
+        for source in (*alike, query):
             with contextlib.suppress(duckdb.Error):
                 db.execute(f'create table "{table.rows_name}" as {source}')
                 return

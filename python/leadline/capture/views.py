@@ -53,7 +53,7 @@ def views_in_order() -> tuple[Table, ...]:
 
 def empty_table(table: Table) -> str:
     """A query with the columns of a table and no row."""
-    columns = ", ".join(f'cast(null as {duckdb_type(c.type)}) as "{c.name}"' for c in table.columns)
+    columns = ", ".join(f'cast(null as {duckdb_type(c.type)}) as "{c.name}"' for c in table.all_columns)
     return f"select {columns} where false"
 
 
@@ -88,6 +88,8 @@ def write_views(directory: Path, present: set[str]) -> None:
     for table in sorted(all_tables().values(), key=lambda table: bool(table.uses)):
         if table.kind == "table":
             segments = f"select * from read_parquet('{table.name}/*.parquet', union_by_name = true)"
+            if table.coarse:
+                segments = f"{empty_table(table)} union all by name {segments}"
             lines += _views(table, segments if table.name in present else empty_table(table))
     for view in views_in_order():
         lines += _views(view, view.sql.strip())

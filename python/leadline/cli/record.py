@@ -16,6 +16,7 @@ from leadline.units import bytes_of, seconds_of
 
 if TYPE_CHECKING:
     from leadline.probes.options import Options
+    from leadline.recorder.retention import Level
 
 LEAST_PIECE_S = 2.0
 
@@ -36,6 +37,8 @@ LEAST_PIECE_S = 2.0
     "--to", "to", type=click.Path(path_type=Path), metavar="DIR", help="Directory of the recorder; it is made if it is not there."
 )
 @click.option("--keep", default="14d", show_default=True, metavar="TIME", help="Remove pieces that ended longer ago.")
+@click.option("--keep-detail", metavar="TIME", help="Then one row each second, with its sum: 6h.  [default: as --keep]")
+@click.option("--keep-seconds", metavar="TIME", help="Then one row each minute: 3d. Needs --keep-detail.  [default: as --keep]")
 @click.option("--max-size", default="20GB", show_default=True, metavar="SIZE", help="What all pieces may take; the oldest are removed.")
 @click.option("--keep-free", default="1GB", show_default=True, metavar="SIZE", help="Write nothing while the disk has less free space.")
 @click.option("--piece", default="10m", show_default=True, metavar="TIME", help="Length of a piece: 30s, 10m, 1h.")
@@ -58,9 +61,9 @@ LEAST_PIECE_S = 2.0
 @click.option("--as", "user", metavar="USER", help="User of the unit.  [default: owner of --data-dir, or postgres]")
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
-    dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, max_size: str, keep_free: str,
-    piece: str, rate: str | None, tier: str, metrics: str | None, metrics_token: Path | None, otlp: str | None,
-    status: Path | None, as_unit: bool, grafana: bool, user: str | None, as_json: bool,
+    dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, keep_detail: str | None,
+    keep_seconds: str | None, max_size: str, keep_free: str, piece: str, rate: str | None, tier: str, metrics: str | None,
+    metrics_token: Path | None, otlp: str | None, status: Path | None, as_unit: bool, grafana: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
@@ -91,15 +94,15 @@ def command(
     options = Options(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=piece_s, rate_hz=None if rate is None else parse_rate(rate), tier=tier
     )
-    limits = Limits(keep_s, bytes_of(max_size), bytes_of(keep_free))
+    limits = Limits(keep_s, bytes_of(max_size), bytes_of(keep_free), _levels(keep_s, keep_detail, keep_seconds))
     collector = None
     if otlp is not None:
         from leadline.metrics.collector import read_collector
 
         collector = read_collector(otlp, os.environ)
     if as_unit:
-        said: dict[str, str | None] = {"--keep": keep, "--max-size": max_size, "--keep-free": keep_free, "--piece": piece}
-        said |= {"--rate": rate, "--tier": tier}
+        said: dict[str, str | None] = {"--keep": keep, "--keep-detail": keep_detail, "--keep-seconds": keep_seconds}
+        said |= {"--max-size": max_size, "--keep-free": keep_free, "--piece": piece, "--rate": rate, "--tier": tier}
         said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
         click.echo(_unit(options, to.absolute(), said, user, otlp), nl=False)
         return
@@ -112,6 +115,25 @@ def command(
     with published(Wanted(metrics or "", metrics_token, collector), say) as watcher:
         Recorder(to, options, limits, World(say=say, watcher=watcher)).run()
     click.echo(f"next: leadline record --status {to}", err=True)
+
+
+def _levels(keep_s: float, detail: str | None, seconds: str | None) -> tuple[Level, ...]:
+    """Raises LeadlineError('usage')."""
+    from leadline.recorder.retention import MINUTE_S, SECOND_S, Level
+
+    if seconds is not None and detail is None:
+        raise LeadlineError("usage", "rows of a second are made of what --keep-detail no longer keeps", hint="--keep-detail 6h")
+    found, before_s = [], 0.0
+    for option, text, span_s in (("--keep-detail", detail, SECOND_S), ("--keep-seconds", seconds, MINUTE_S)):
+        if text is None:
+            continue
+        level = Level(span_s, seconds_of(text))
+        if level.after_s <= before_s or level.after_s + level.group_s > keep_s:
+            detail = "each level is older than the finer one, and its pieces are made before --keep removes them"
+            raise LeadlineError("usage", f"{option} {text} is not between the levels beside it", detail, "--keep-detail 6h", option)
+        found.append(level)
+        before_s = level.after_s + level.group_s
+    return tuple(found)
 
 
 def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None) -> str:

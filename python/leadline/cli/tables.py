@@ -48,7 +48,7 @@ def describe_text(table: Table) -> str:
         sources = ", ".join(table.needs + table.uses)
         lines += textwrap.wrap(f"A view over {sources}.", width_here())
     lines.append("")
-    columns = (*table.columns, *table.computed)
+    columns = (*table.all_columns, *table.computed)
     names = max(len(c.name) for c in columns)
     for column in columns:
         if column.name == "...":
@@ -76,7 +76,7 @@ def command(name: str | None, form: str | None) -> None:
     """
     chosen = [find_table(name)] if name else list(all_tables().values())
     if form == "csv" and name:
-        printed(form, [dataclasses.asdict(column) for column in chosen[0].columns])
+        printed(form, [dataclasses.asdict(column) for column in chosen[0].all_columns])
     elif form == "csv":
         printed(form, [{"name": table.name, "kind": table.kind, "probe": table.probe, "title": table.title} for table in chosen])
     elif form == "json":

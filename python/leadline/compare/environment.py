@@ -92,6 +92,8 @@ def of_opened(capture: Capture) -> Side:
         measured[f"probe {name}"] = f"{probe.status}{f' ({probe.tier})' if probe.tier else ''}{rate}"
     if capture.every_pass > 1:
         measured["samples"] = f"one pass in {capture.every_pass} was read"
+    if manifest.clock.span_s is not None:
+        measured["passes"] = f"coarse: one row each {manifest.clock.span_s} s"
     what = " ".join(filter(None, (manifest.target.kind, manifest.target.version)))
     seconds = about["window_s"] or 0.0
     said = f"{what}, recorded on {manifest.host.name or 'a host not known'}, {seconds:,.3g} s"

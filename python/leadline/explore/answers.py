@@ -92,6 +92,8 @@ class Explorer:
         notes = list(gaps(self.capture))
         if self.capture.every_pass > 1:
             notes.append(where.thinned(self.capture.every_pass))
+        if (span_s := self.capture.manifest.clock.span_s) is not None:
+            notes.append(f"the capture is coarse: {where.coarse_words(span_s)}")
         if unseen := self.capture.unseen(["session_run"]):
             notes.append(unseen)
         if self.capture.interrupted:

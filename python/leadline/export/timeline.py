@@ -136,7 +136,7 @@ def count_session_events(capture: Capture, pid: int | None, span: Span) -> int:
 
 
 def _prepared(capture: Capture, pid: int | None, span: Span) -> bool:
-    if capture.unavailable("session_run"):
+    if capture.unavailable("session_run") or capture.manifest.clock.span_s is not None:  # a coarse row is no stretch of time
         return False
     capture.rows(_SESSIONS.format(in_span=span.of("ts")))
     if pid is not None:

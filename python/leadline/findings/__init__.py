@@ -80,7 +80,7 @@ class Evaluation:
     """findings: most costly first. not_evaluated: (id, reason). clean: ids of rules that were evaluated and gave no row.
 
     not_applicable: (id, reason) of rules about something else than the capture. unseen: what could not be seen of the sessions; a rule
-    that reads them and found nothing is not clean then. every_pass: as of Capture.
+    that reads them and found nothing is not clean then. every_pass: as of Capture. span_s: of a coarse capture, as in its manifest.
     """
 
     findings: list[Finding]
@@ -89,6 +89,7 @@ class Evaluation:
     not_applicable: list[tuple[str, str]]
     every_pass: int = 1
     unseen: str = ""
+    span_s: int | None = None
 
 
 def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: Mapping[str, float] | None = None) -> Evaluation:
@@ -109,7 +110,7 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     not_evaluated = [(d.id, answers[d.id].reason) for d in chosen if answers[d.id].reason]
     clean = [d.id for d in chosen if not answers[d.id].reason and not answers[d.id].rows]
     unseen = "; ".join(filter(None, (capture.unseen(["session_run"]), *gaps(capture))))
-    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every, unseen)
+    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every, unseen, capture.manifest.clock.span_s)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from leadline.capture.manifest import MANIFEST, read_manifest
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 
-NAME = re.compile(r"(\d{8}T\d{6})Z(?:-\d+)?\.leadline")
+NAME = re.compile(r"(\d{8}T\d{6})Z(?:-\d+)?(?:\.every\d+s)?\.leadline")
 FORM = "%Y%m%dT%H%M%S"
 REMOVING = ".removing"  # behind the name of a piece that is being removed: one whose removal was interrupted is no piece any more
+MAKING = ".making"  # behind the name of a coarse piece that is not whole yet: no piece either
 OPTION = "recorder"  # what the options of a piece's manifest have of the recorder
 
 
@@ -34,6 +35,8 @@ class Piece:
     as far as it has rows. ts_from, ts_to: the same on CLOCK_MONOTONIC; None if nothing was recorded. recorder: which process made it,
     boot: in which start of the host.
     status: as in its manifest, `interrupted` of one whose recorder was killed, `damaged` without a readable manifest.
+    last: of a coarse piece, the number of the last piece that it replaces, else its own. span_s: its level: the span of which it has one
+    row; 0 where each pass has its own.
     """
 
     path: Path
@@ -47,6 +50,8 @@ class Piece:
     recorder: str = ""
     boot: str = ""
     error: str = ""
+    last: int = 0
+    span_s: int = 0
 
     @property
     def name(self) -> str:
@@ -63,10 +68,11 @@ class Gap:
     switch: bool  # from one piece to the next of the same recorder, without anything in between
 
 
-def new_name(wall_ns: int, taken: Iterable[str]) -> str:
+def new_name(wall_ns: int, taken: Iterable[str], span_s: int = 0) -> str:
     """The name of a piece that begins now. A clock that was set back may give a name that is taken."""
     start, names = datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime(FORM), set(taken)
-    tried = (f"{start}Z{again}.leadline" for again in ("", *(f"-{number}" for number in range(2, len(names) + 3))))
+    level = f".every{span_s}s" if span_s else ""
+    tried = (f"{start}Z{again}{level}.leadline" for again in ("", *(f"-{number}" for number in range(2, len(names) + 3))))
     return next(name for name in tried if name not in names)
 
 
@@ -92,6 +98,7 @@ class Pieces:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._known: dict[str, Piece] = {}
+        self.replaced: list[Piece] = []  # by a coarse piece that is whole: to be removed, and no pieces any more
 
     def read(self, running: str = "") -> list[Piece]:
         """Every piece but the one that is being written, in the order in which they were made."""
@@ -99,7 +106,8 @@ class Pieces:
         for name in self.names():
             if name != running:
                 found[name] = self._known.get(name) or read_piece(self.directory / name)
-        self._known = found
+        self.replaced = _replaced(found.values())
+        self._known = {name: piece for name, piece in found.items() if piece not in self.replaced}
         return self.known()
 
     def known(self) -> list[Piece]:
@@ -113,6 +121,7 @@ class Pieces:
     def remove(self, piece: Piece) -> None:
         """In one step it is no piece any more; a recorder that is killed meanwhile leaves the rest for the next one to remove."""
         away = piece.path.with_name(piece.name + REMOVING)
+        self.replaced = [other for other in self.replaced if other != piece]
         with suppress(FileNotFoundError):  # somebody else has removed it
             piece.path.rename(away)
         self._known.pop(piece.name, None)
@@ -120,13 +129,16 @@ class Pieces:
             shutil.rmtree(away)
 
     def tidy(self) -> None:
-        """Removes what a killed recorder left: half-removed pieces, and pieces that had not begun. Only with the lock."""
+        """Removes what a killed recorder left: pieces that were replaced, half removed, half made or not begun. Only with the lock."""
+        self.read()
+        for piece in list(self.replaced):
+            self.remove(piece)
         with os.scandir(self.directory) as entries:
             found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
         for path in found:
             begun = NAME.fullmatch(path.name) is not None
             if (begun and not (path / MANIFEST).exists() and not any(path.glob("*/*.parquet"))) or (
-                path.name.endswith(REMOVING) and NAME.fullmatch(path.name.removesuffix(REMOVING))
+                path.suffix in (REMOVING, MAKING) and NAME.fullmatch(path.stem)
             ):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -145,11 +157,28 @@ def read_piece(path: Path) -> Piece:
         status, clock.ts_to = "interrupted", _reaches(path)
     wall_from = start if clock.ts_from is None or clock.wall_offset_ns is None else clock.ts_from + clock.wall_offset_ns
     length = 0 if clock.ts_from is None or clock.ts_to is None else max(0, clock.ts_to - clock.ts_from)
-    number = about.get("number")
+    number = _whole(about.get("number"), 0)
+    if status == "complete" and about.get("ended"):  # a coarse piece of one that was interrupted
+        status = str(about["ended"])
     return Piece(
-        path, number if isinstance(number, int) else 0, wall_from, wall_from + length, clock.ts_from, clock.ts_to, used_bytes(path), status,
-        str(about.get("process", "")), str(about.get("boot", "")), manifest.error["message"] if manifest.error else "",
+        path, number, wall_from, wall_from + length, clock.ts_from, clock.ts_to, used_bytes(path), status, str(about.get("process", "")),
+        str(about.get("boot", "")), manifest.error["message"] if manifest.error else str(about.get("error", "")),
+        _whole(about.get("last"), number), _whole(clock.span_s, 0),
     )  # fmt: skip
+
+
+def _whole(value: object, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _replaced(pieces: Iterable[Piece]) -> list[Piece]:
+    """Those whose numbers a coarser piece has: it was renamed when it was whole, and they were not removed yet."""
+    known = list(pieces)
+    coarse = [piece for piece in known if piece.span_s and piece.number]
+    return [
+        piece for piece in known
+        if any(by.number <= piece.number <= piece.last <= by.last and by.span_s > piece.span_s for by in coarse) and piece.number
+    ]  # fmt: skip
 
 
 def _in_order(pieces: Iterable[Piece]) -> list[Piece]:
@@ -170,7 +199,7 @@ def gaps(pieces: Sequence[Piece]) -> list[Gap]:
         if before.boot == after.boot != "" and before.ts_to is not None and after.ts_from is not None:
             seconds = (after.ts_from - before.ts_to) / 1e9  # also where the wall clock was set in between
         if seconds > 0:
-            same = before.recorder == after.recorder and before.status == "complete" and after.number == before.number + 1
+            same = before.recorder == after.recorder and before.status == "complete" and after.number == before.last + 1
             found.append(Gap(before.wall_to, seconds, _why(before, after), same))
     return found
 

@@ -13,6 +13,9 @@ from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Piece
 from leadline.units import MB
 
+SECOND_S, MINUTE_S = 1, 60  # spans of the levels
+GROUPS_S = {SECOND_S: 3600.0, MINUTE_S: 86_400.0}  # what becomes one piece: an hour, a day
+PART = 6  # and never more than this part of the age at which it becomes coarse, which it would else pass by far
 FIRST_ESTIMATE = 16 * MB  # of ten minutes at 100 Hz: nothing is known yet
 LEAST_ESTIMATE = 1 * MB
 MARGIN = 1.25
@@ -21,12 +24,25 @@ HOLD_S = 86_400.0
 
 
 @dataclass(frozen=True)
+class Level:
+    """Pieces that ended longer than after_s ago become coarse, with one row for each span; those that begin in one group_s become one."""
+
+    span_s: int
+    after_s: float
+
+    @property
+    def group_s(self) -> float:
+        return min(GROUPS_S[self.span_s], self.after_s / PART)
+
+
+@dataclass(frozen=True)
 class Limits:
-    """keep_s: age of what is removed. max_bytes: of all pieces. free_bytes: what others on the disk shall have."""
+    """keep_s: age of what is removed. max_bytes: of all pieces. free_bytes: what others on the disk shall have. levels: finest first."""
 
     keep_s: float
     max_bytes: int
     free_bytes: int
+    levels: tuple[Level, ...] = ()
 
 
 def estimate(pieces: Sequence[Piece], piece_s: float, max_bytes: int) -> int:
@@ -55,6 +71,34 @@ def in_excess(pieces: Sequence[Piece], room: int, max_bytes: int) -> list[Piece]
         found.append(piece)
         total -= piece.bytes
     return found
+
+
+def to_coarsen(pieces: Sequence[Piece], now: Moment, levels: Sequence[Level]) -> tuple[Level, list[Piece]] | None:
+    """The oldest group of pieces that is old enough for the next level, as a whole; None if there is none."""
+    finer = 0
+    for level in levels:
+        group_ns, limit = round(level.group_s * 1e9), now.wall_ns - level.after_s * 1e9
+        group: list[Piece] = []
+        for piece in pieces:
+            fits = piece.span_s == finer and piece.number > 0 and piece.ts_from is not None and piece.wall_to < limit
+            if group and not (fits and _follows(group[-1], piece) and _slot(piece, group_ns) == _slot(group[-1], group_ns)):
+                break
+            if fits and (_slot(piece, group_ns) + 1) * group_ns <= limit:
+                group.append(piece)
+        if group:
+            return level, group
+        finer = level.span_s
+    return None
+
+
+def _slot(piece: Piece, group_ns: int) -> int:
+    return piece.wall_from // max(1, group_ns)
+
+
+def _follows(before: Piece, after: Piece) -> bool:
+    """Nothing but the switch lies between them: other gaps stay gaps between pieces, which --status lists."""
+    same = before.recorder == after.recorder and before.boot == after.boot
+    return same and before.status == "complete" and after.number == before.last + 1
 
 
 def step_s(before: Moment, now: Moment) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,11 @@ from leadline.probes.probe import Probe
 from leadline.probes.recording import stop_on_signal
 from leadline.probes.take import take_with, this_host
 from leadline.progress import Silent
+from leadline.recorder.child import Child
 from leadline.recorder.moments import Moment, as_utc
-from leadline.recorder.pieces import Piece, Pieces, new_name, read_piece, used_bytes
+from leadline.recorder.pieces import MAKING, Piece, Pieces, new_name, read_piece, used_bytes
 from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
-from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s
+from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s, to_coarsen
 from leadline.recorder.state import State, locked, read_state, this_process, write_state
 from leadline.units import MB, sized
 
@@ -57,6 +59,7 @@ class World:
     identify: Callable[[Options], Target] = field(default=lambda options: _identify(options))
     say: Callable[[str], None] = lambda text: None
     watcher: Watcher | None = None
+    child: Callable[[str, Sequence[str]], Child] = Child
 
 
 class Recorder:
@@ -68,6 +71,9 @@ class Recorder:
         self._backoff = BACKOFF_S[0]
         self._said = ""
         self._looked = 0
+        self._coarser: Child | None = None
+        self._trying: tuple[set[str], int] = (set(), 0)  # the pieces, and the span of their level
+        self._left: set[str] = set()  # pieces that could not be made coarse: they stay as they are until the next start
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Until `stop` is set, or SIGINT or SIGTERM arrives. Raises LeadlineError for what waiting does not mend."""
@@ -86,6 +92,10 @@ class Recorder:
                 while not stop.is_set():
                     self._step(stop)
             finally:
+                if self._coarser is not None:
+                    self._coarser.end()
+                with suppress(OSError):  # the next start tries again
+                    self.pieces.tidy()
                 self._now_doing("ended")
 
     # -- one step after the other --------------------------------------------------------------------------------------
@@ -107,7 +117,9 @@ class Recorder:
 
     def _step(self, stop: threading.Event) -> None:
         """One piece, or one wait for what it needs."""
+        self._make_coarser("")
         known = self.pieces.read()
+        self._remove_replaced()
         expected = estimate(known, self.options.for_s, self.limits.max_bytes)
         self._retain(expected + BETWEEN_LOOKS)
         if not self._has_room(expected):
@@ -147,7 +159,7 @@ class Recorder:
     def _piece(self, options: Options, known: list[Piece], began: Moment, stop: threading.Event) -> None:
         name = new_name(began.wall_ns, self.pieces.names())
         process = self.state.process
-        about = {"number": max((piece.number for piece in known), default=0) + 1, "process": f"{process['pid']}@{process['start_ticks']}"}
+        about = {"number": max((piece.last for piece in known), default=0) + 1, "process": f"{process['pid']}@{process['start_ticks']}"}
         options = replace(options, out=self.directory / name, recorder=about | {"boot": process["boot"]})
         self.state.piece = name
 
@@ -178,6 +190,7 @@ class Recorder:
         if (now := self.world.now().boot_ns) - self._looked < LOOK_S * 1e9:
             return False
         self._looked = now
+        self._make_coarser(name)
         size = used_bytes(self.directory / name)
         self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
         return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
@@ -197,6 +210,8 @@ class Recorder:
     def _retain(self, room: int, running: str = "") -> None:
         """Removes what is too old, and the oldest as long as `room` for the piece that is written does not fit."""
         known = self.pieces.known() if running else self.pieces.read()
+        if self._coarser is not None:
+            room += sum(used_bytes(path) for path in self.directory.glob(f"*{MAKING}"))
         now = self._look_at_clock(known)
         old = [] if self.state.held_s > 0 else expired(known, now, self.limits.keep_s)
         gone = set(old)
@@ -211,6 +226,54 @@ class Recorder:
                 "pieces": int(sums.get("pieces", 0)) + 1, "bytes": int(sums.get("bytes", 0)) + piece.bytes, "last": piece.name,
                 "why": "age" if piece in gone else "size",
             }  # fmt: skip
+
+    # -- levels --------------------------------------------------------------------------------------------------------
+
+    def _make_coarser(self, running: str) -> None:
+        """Begins with the next pieces that are old enough, or takes what became of the last. It never waits for it."""
+        if self._coarser is not None:
+            if (found := self._coarser.result()) is None:
+                return
+            self._coarser = None
+            self._made_coarser(found, running)
+        if not self.limits.levels or self.state.held_s > 0:
+            return
+        due = to_coarsen([piece for piece in self.pieces.known() if piece.name not in self._left], self.world.now(), self.limits.levels)
+        if due is None:
+            return
+        level, pieces = due
+        size = sum(piece.bytes for piece in pieces)
+        if self.world.free_bytes(self.directory) < self.limits.free_bytes + size:  # a full disk: the limits make room
+            return
+        self._trying = {piece.name for piece in pieces}, level.span_s
+        arguments = [str(self.directory), str(level.span_s), *(piece.name for piece in pieces)]
+        self._coarser = self.world.child("leadline.recorder.coarser", arguments)
+
+    def _made_coarser(self, found: dict[str, Any], running: str) -> None:
+        names, span_s = self._trying
+        sums = self.state.coarser.setdefault(f"{span_s} s", {})
+        for key in ("cpu_s", "bytes_before", "bytes_after"):
+            sums[key] = round(sums.get(key, 0) + found.get(key, 0), 3)
+        sums["longest_s"] = round(max(sums.get("longest_s", 0), found.get("lasted_s", 0)), 3)
+        if error := found.get("error"):
+            self._left |= names
+            sums["failed"] = sums.get("failed", 0) + 1
+            if all((self.directory / name).exists() for name in names):  # else they were removed meanwhile, by a limit
+                self._failed(LeadlineError(error["kind"], error["message"], error.get("detail", ""), where=str(self.directory)))
+        else:
+            sums["made"], sums["of"] = sums.get("made", 0) + len(found["pieces"]), sums.get("of", 0) + found["of"]
+            sums["last"] = found["pieces"][-1]
+        self.pieces.read(running)
+        self._remove_replaced()
+        self._now_doing(self.state.doing)
+
+    def _remove_replaced(self) -> None:
+        for piece in list(self.pieces.replaced):
+            try:
+                self.pieces.remove(piece)
+            except OSError as e:  # the next start tries again
+                self._failed(LeadlineError("storage", f"cannot remove a piece: {e.strerror}", where=str(piece.path)))
+                break
 
     def _look_at_clock(self, known: list[Piece]) -> Moment:
         now, before, held = self.world.now(), self.state.looked_at, self.state.held_s
@@ -252,6 +315,7 @@ class Recorder:
         return {
             "piece_s": self.options.for_s, "rate_hz": self.options.rate, "keep_s": self.limits.keep_s, "max_bytes": self.limits.max_bytes,
             "free_bytes": self.limits.free_bytes,
+            "levels": [{"span_s": level.span_s, "after_s": level.after_s} for level in self.limits.levels],
         }  # fmt: skip
 
 

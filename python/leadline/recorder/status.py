@@ -9,8 +9,8 @@ from typing import Any
 
 from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
-from leadline.recorder.pieces import NAME, REMOVING, Piece, Pieces, gaps, used_bytes
-from leadline.recorder.state import LOCK, STATE, State, read_state
+from leadline.recorder.pieces import MAKING, NAME, REMOVING, Piece, Pieces, gaps, used_bytes
+from leadline.recorder.state import COARSER_LOCK, LOCK, STATE, State, read_state
 from leadline.units import sized
 
 MOST = 10  # gaps that are listed
@@ -52,6 +52,8 @@ def status(directory: Path) -> dict[str, Any]:
         "switches": {"count": len(switches), "longest_s": round(max(switches, default=0.0), 3), "sum_s": round(sum(switches), 3)},
         "gaps": [{"from": as_utc(gap.wall_from), "seconds": round(gap.seconds, 3), "why": gap.why} for gap in between if not gap.switch],
         "removed": state.removed or None,
+        "levels": _levels(pieces),
+        "coarser": state.coarser or None,
         "age_held_s": round(state.held_s),
         "last_error": state.last_error,
         "state_error": damaged,
@@ -61,12 +63,13 @@ def status(directory: Path) -> dict[str, Any]:
 
 def others(directory: Path) -> list[str]:
     """What in the directory is not of the recorder. It is left alone, and does not count for the limits."""
-    own = {STATE, STATE + ".tmp", LOCK}
+    own = {STATE, STATE + ".tmp", LOCK, COARSER_LOCK}
     with os.scandir(directory) as entries:
         return sorted(
             entry.name
             for entry in entries
-            if entry.name not in own and not (NAME.fullmatch(entry.name.removesuffix(REMOVING)) and entry.is_dir(follow_symlinks=False))
+            if entry.name not in own
+            and not (NAME.fullmatch(entry.name.removesuffix(REMOVING).removesuffix(MAKING)) and entry.is_dir(follow_symlinks=False))
         )
 
 
@@ -84,6 +87,17 @@ def as_text(found: dict[str, Any]) -> str:
         lines.append(
             f"  between   {switches['count']} times from one piece to the next: {switches['sum_s']:.1f} s not seen, "
             f"{switches['longest_s']:.2f} s at most"
+        )
+    if len(found["levels"]) > 1 or any(level["span_s"] for level in found["levels"]):
+        for level in found["levels"]:
+            of = f"{level['from']} to {level['to']}, {level['pieces']} pieces, {sized(level['bytes'])}"
+            lines.append(f"  level     {_span(level['span_s'])}: {of}")
+    for span, made in (found["coarser"] or {}).items():
+        failed = f"; {made['failed']} failed" if made.get("failed") else ""
+        shrunk = f"{sized(made['bytes_before'])} became {sized(made['bytes_after'])}"
+        lines.append(
+            f"  coarser   one row each {span}: {made.get('made', 0)} pieces made of {made.get('of', 0)}, {shrunk}, "
+            f"{made['cpu_s']:.1f} s of CPU{failed}"
         )
     for gap in found["gaps"][-MOST:]:
         lines.append(f"  gap       {gap['from']}: {gap['seconds']:.1f} s were not seen, {gap['why']}")
@@ -103,6 +117,22 @@ def as_text(found: dict[str, Any]) -> str:
     if found["others"]:
         lines.append(f"  others    not of the recorder, left alone: {', '.join(found['others'][:MOST])}")
     return "\n".join(lines)
+
+
+def _levels(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """What there is of each level, the coarsest first."""
+    found = []
+    for span_s in sorted({piece.span_s for piece in pieces}, reverse=True):
+        of = [piece for piece in pieces if piece.span_s == span_s]
+        found.append({
+            "span_s": span_s, "from": as_utc(min(p.wall_from for p in of)), "to": as_utc(max(p.wall_to for p in of)), "pieces": len(of),
+            "bytes": sum(piece.bytes for piece in of), "hours": round(sum(piece.wall_to - piece.wall_from for piece in of) / 3.6e12, 3),
+        })  # fmt: skip
+    return found
+
+
+def _span(span_s: int) -> str:
+    return f"coarse, one row each {span_s} s" if span_s else "every pass"
 
 
 def _doing(found: dict[str, Any], pid: int | None) -> str:
@@ -125,5 +155,6 @@ def _ended(pieces: Sequence[dict[str, Any]]) -> str:
 def _piece(piece: Piece, running: str) -> dict[str, Any]:
     return {
         "name": piece.name, "from": as_utc(piece.wall_from), "to": as_utc(piece.wall_to), "bytes": piece.bytes,
+        "span_s": piece.span_s or None,
         "status": "recording" if piece.name == running and piece.status == "interrupted" else piece.status,
     }  # fmt: skip

@@ -26,6 +26,7 @@ from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
 from leadline.recorder.pieces import OPTION, Piece, Pieces, read_piece
+from leadline.recorder.rows import COUNTERS, quoted, write_rows
 from leadline.tables import Table, all_tables
 
 # Columns that number something per capture, by what tells it across captures. Others that do are in tables that are not joined.
@@ -43,9 +44,7 @@ JOINED = {
     "setting", "server_stat",
 }  # fmt: skip
 CODES = {"wait_event": "wait_event_info", "statement": "statement_id"}  # the same in all captures of one server; a row of each is enough
-COUNTERS = "server_stat"  # read before and after a piece: nothing is known of what they were in between
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ROW_GROUP = 14_336  # rows: a whole number of DuckDB's vectors below 16,384 (docs/concepts/contracts.md, Segments)
 WHY_NOT_CUT = "its rows have no time of their own, or are numbered in ways that a part of the capture does not keep"
 WHY_NO_COUNTERS = "the server's counters are read at the begin and the end of each piece, and the window has other ends"
 
@@ -115,6 +114,15 @@ def cut(path: Path, ts_from: int, ts_to: int, out: Path) -> Path:
     return capture
 
 
+def join(pieces: Sequence[Piece], out: Path) -> None:
+    """Writes all rows of pieces that follow each other as one capture into `out`, which exists. Raises LeadlineError."""
+    parts = [Part(piece, read_manifest(piece.path), None, None) for piece in pieces]
+    with memory_database() as db:
+        _read(db, parts)
+        _check(db, parts)
+        _write(db, parts, out, _of_all(parts))
+
+
 def _wall_ns(moment: datetime) -> int:
     """Exactly: a float of this size is off by 200 ns."""
     return (moment - EPOCH) // timedelta(microseconds=1) * 1000
@@ -179,6 +187,8 @@ def _check(db: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
                 raise _apart(parts, f"the server is another one, or of another version, in {part.piece.name}")
         if part.manifest.target.kind not in ("postgres", "host"):
             raise _apart(parts, f"captures of {part.manifest.target.kind} number their users and databases each anew")
+        if part.manifest.clock.span_s != first.manifest.clock.span_s:
+            raise _apart(parts, f"{part.piece.name} is of another level: in one of them, many passes are one row")
         for what in ("tier", "rate_hz"):
             if getattr(part.manifest.probe("sessions"), what) != getattr(first.manifest.probe("sessions"), what):
                 raise _apart(parts, f"{part.piece.name} was sampled in another way ({what})")
@@ -220,7 +230,8 @@ def _write(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, mani
         if len(parts) > 1 and "sessions" in manifest.probes:
             _write_gaps(db, parts, out, manifest)
         if "tick" in manifest.tables:
-            row = db.execute(f"select count(*), sum(missed)::bigint from read_parquet('{_quoted(out / 'tick')}/*.parquet')").fetchone()
+            passes = "sum(passes)::bigint" if manifest.clock.span_s else "count(*)"
+            row = db.execute(f"select {passes}, sum(missed)::bigint from read_parquet('{quoted(out / 'tick')}/*.parquet')").fetchone()
             assert row is not None
             manifest.probes["sessions"].loss = {"ticks_taken": row[0], "ticks_missed": row[1]}
         making.end(None)
@@ -233,25 +244,26 @@ def _write(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, mani
 
 
 def _manifest(parts: Sequence[Part], made: dict[str, Any], where_from: str) -> Manifest:
-    """That of the first piece, for this window. made: options that say how.
+    """That of this window. made: options that say how."""
+    manifest = _of_all(parts)
+    manifest.options |= made | {"pieces": [part.piece.name for part in parts]}
+    recorded = sum(part.last - part.first for part in parts) / 1e9
+    manifest.note(f"a window of {recorded:.1f} s {where_from}: {', '.join(part.piece.name for part in parts)}")
+    return manifest
 
-    What the recorder cost and missed in a part of a piece is not known.
-    """
+
+def _of_all(parts: Sequence[Part]) -> Manifest:
+    """That of the first piece, from its begin to the end of the last. What was missed in a part of a piece, and its cost, is not known."""
     first = read_manifest(parts[0].piece.path)
     for state in first.probes.values():
         state.loss, state.cost = {}, {}
     for part in parts[1:]:
         first.note(*part.manifest.notes)
-    offset = first.clock.wall_offset_ns
-    options = {key: value for key, value in first.options.items() if key not in (OPTION, "for_s")}
-    options |= made | {"pieces": [p.piece.name for p in parts]}
-    manifest = Manifest(
-        first.target, clock=Clock(parts[0].first, parts[-1].last, offset), host=first.host, probes=first.probes, notes=first.notes,
-        options=options, product_version=first.product_version,
+    return Manifest(
+        first.target, clock=Clock(parts[0].first, parts[-1].last, first.clock.wall_offset_ns, first.clock.span_s), host=first.host,
+        probes=first.probes, notes=first.notes, options={k: value for k, value in first.options.items() if k not in (OPTION, "for_s")},
+        product_version=first.product_version,
     )  # fmt: skip
-    recorded = sum(part.last - part.first for part in parts) / 1e9
-    manifest.note(f"a window of {recorded:.1f} s {where_from}: {', '.join(part.piece.name for part in parts)}")
-    return manifest
 
 
 def _number(db: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
@@ -276,10 +288,10 @@ def _number(db: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
         """)
 
 
-def _columns(table: Table, number: int, joined: bool) -> tuple[str, str]:
+def _columns(table: Table, number: int, joined: bool, coarse: bool) -> tuple[str, str]:
     """The columns of a table in the numbers of the window, and what must be joined for them to its rows `r`."""
     columns, joins = [], ""
-    for column in table.columns:
+    for column in table.all_columns if coarse else table.columns:
         family = "session" if column.name in SESSIONS else "process" if column.name in PROCESSES else ""
         if family and joined:
             alias = f"n_{column.name}"
@@ -294,7 +306,8 @@ def _select(table: Table, part: Part, number: int, before: Sequence[Part], joine
     """The rows that the window has of one part."""
     rows = f"piece{number}_{table.name}"
     timed = "ts" if any(column.name == "ts" for column in table.columns) else ""
-    columns, joins = _columns(table, number, joined)
+    coarse = part.manifest.clock.span_s is not None
+    columns, joins = _columns(table, number, joined, coarse)
     if table.name == "server_gap":
         clipped = f"""greatest(ts_from, {part.first}) as ts_from, case when ts_to < {part.last} then ts_to end as ts_to"""
         rows = f"(select * replace ({clipped}) from {rows} where ts_from < {part.last} and coalesce(ts_to, {part.last}) > {part.first})"
@@ -309,7 +322,13 @@ def _select(table: Table, part: Part, number: int, before: Sequence[Part], joine
         # What was due between two pieces is missed, as after a gap within a capture; what was missed before the window is not of it.
         due = f"((r.ts - {before[-1].last if before else part.first}) // r.period_ns)::int"
         missed = f"greatest(r.missed, {due})" if before else f"least(r.missed, {due})"
-        if before or part.ts_from is not None:
+        if before and coarse:  # of the time between the pieces it is known how long it was
+            gap_ns = max(0, part.first - before[-1].last)
+            is_first = f"r.ts = (select min(ts) from {rows})"
+            columns = columns.replace(
+                'r."missed"', f"r.missed + case when {is_first} then ({gap_ns} * r.passes // r.period_ns)::int else 0 end as missed"
+            ).replace('r."unknown_ns"', f"r.unknown_ns + case when {is_first} then {gap_ns} else 0 end as unknown_ns")
+        elif not coarse and (before or part.ts_from is not None):
             columns = columns.replace(
                 'r."missed"', f"case when r.ts = (select min(ts) from {rows}) then {missed} else r.missed end as missed"
             )
@@ -346,7 +365,7 @@ def _write_table(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], table: Ta
         if any(c.name == "ts" for c in table.columns)
         else " order by part"
     )
-    _copy(db, f"select * exclude (part) from ({sql}){order}", table, out, manifest)
+    write_rows(db, f"select * exclude (part) from ({sql}){order}", table, out, manifest)
 
 
 def _seen(parts: Sequence[Part]) -> str:
@@ -371,23 +390,4 @@ def _write_gaps(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path,
     db.execute(f"create table more_gaps as {empty_table(table)}")
     db.execute(f"insert into more_gaps ({columns}) values {rows}")
     old = out / table.name / "000001.parquet"
-    _copy(db, "select * from more_gaps order by ts_from", table, out, manifest, name="000002" if old.exists() else "000001")
-
-
-def _copy(db: duckdb.DuckDBPyConnection, sql: str, table: Table, out: Path, manifest: Manifest, name: str = "000001") -> None:
-    row = db.execute(f"select count(*) from ({sql})").fetchone()
-    if row is None or not row[0]:
-        return  # no segment: it was looked for, and there is nothing
-    (out / table.name).mkdir(exist_ok=True)
-    path = out / table.name / f"{name}.parquet"
-    temporary = path.with_suffix(".tmp")
-    db.execute(f"copy ({sql}) to '{_quoted(temporary)}' (format parquet, compression zstd, row_group_size {ROW_GROUP})")
-    temporary.replace(path)
-    written: Any = manifest.tables.setdefault(table.name, {"rows": 0, "bytes": 0, "segments": 0})
-    written["rows"] += row[0]
-    written["bytes"] += path.stat().st_size
-    written["segments"] += 1
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+    write_rows(db, "select * from more_gaps order by ts_from", table, out, manifest, name="000002" if old.exists() else "000001")

@@ -61,6 +61,19 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Levels:
+    """How the rows of a span become one row in a coarse capture: one for each set of values of `key`. Columns of `last` (`*`: all others)
+    are as they were last, the others are added up.
+    """
+
+    key: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+    def is_last(self, column: str) -> bool:
+        return column in self.last or "*" in self.last
+
+
+@dataclass(frozen=True)
 class Table:
     """One table or view.
 
@@ -70,6 +83,8 @@ class Table:
 
     computed: columns that are not kept with the rows but computed when these are read, with what `joins` joins to them.
     keeps_passes: of a table; rules join its rows to the samples of the same pass, which is then read of a very large capture, too.
+
+    coarse: columns that only a coarse capture has (recorder/levels.py); null elsewhere. levels: how the rows of a span become one there.
     """
 
     name: str
@@ -89,6 +104,13 @@ class Table:
     computed: tuple[Column, ...] = ()
     joins: str = ""
     keeps_passes: bool = False
+    coarse: tuple[Column, ...] = ()
+    levels: Levels | None = None
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """What a reader finds: what probes write, and what a coarse capture adds."""
+        return (*self.columns, *self.coarse)
 
     @property
     def rows_name(self) -> str:
@@ -136,6 +158,9 @@ def _table(entry: Path, engine: Engine | None) -> Table:
     try:
         raw = parse_toml(entry.read_text(encoding="utf-8"))
         columns, computed = _columns(raw.pop("columns")), _columns(raw.pop("computed", ()))
+        raw["coarse"] = _columns(raw.get("coarse", ()))
+        if "levels" in raw:
+            raw["levels"] = Levels(**{name: tuple(names) for name, names in raw["levels"].items()})
         raw["key"] = tuple(raw.get("key", ()))
         raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))
         raw["thresholds"] = tuple(parse_threshold(entry.name, text) for text in raw.get("thresholds", ()))

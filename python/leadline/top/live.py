@@ -124,7 +124,7 @@ class LiveCapture(Capture):
         return None if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
     def _create_table(self, table: Table) -> None:
-        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in table.columns)
+        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in table.all_columns)
         if table.name not in (RAW, *timed(), *described()):
             self._db.execute(f'create table "{table.rows_name}" ({columns})')
             self._compute(table)
@@ -204,7 +204,7 @@ class LiveCapture(Capture):
             for table, segments in found.items():
                 if segments:
                     columns = ", ".join(f'"{c.name}"' for c in all_tables()[table].columns)
-                    self._db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
+                    self._db.execute(f"insert into kept.{table} ({columns}) select {columns} from {_parquet(segments)}")
             self._make_samples()
             self._db.execute("commit")
             for segment in taken:

@@ -15,7 +15,7 @@ from leadline.findings import Evaluation, Finding
 from leadline.output import UNLIMITED, WIDTH, terminal_width, width_here
 from leadline.views.grid import Grid
 from leadline.views.wait_classes import wait_class
-from leadline.views.where import thinned
+from leadline.views.where import coarse_words, thinned
 
 NARROWEST = 12  # columns for a name, on however narrow a terminal
 BAR = 22
@@ -119,6 +119,8 @@ def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
     """The rules that gave no finding: how many, and with `reasons` which and why. Also that not all samples were read."""
     if evaluation.every_pass > 1:
         yield from wrapped(f"note: {thinned(evaluation.every_pass)}", "dim")
+    if evaluation.span_s is not None:
+        yield from wrapped(f"note: the capture is coarse: {coarse_words(evaluation.span_s)}", "dim")
     unknown, clean = evaluation.not_evaluated, evaluation.clean
     if reasons:
         yield from wrapped(f"found nothing: {', '.join(clean) or 'none'}")

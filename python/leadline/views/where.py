@@ -94,8 +94,9 @@ class Outside:
 def window(capture: Capture) -> Window:
     row = capture.rows("select * from capture")[0]
     tick = capture.rows(
-        "select count(*) as ticks, coalesce(sum(missed), 0) as missed, coalesce(sum(period_ns), 0) / 1e9 as observed_s, "
-        "coalesce(sum(missed * period_ns), 0) / 1e9 as unknown_s from tick"
+        "select coalesce(sum(coalesce(passes, 1)), 0)::bigint as ticks, coalesce(sum(missed), 0) as missed, "
+        "coalesce(sum(period_ns), 0) / 1e9 as observed_s, "
+        "coalesce(sum(coalesce(unknown_ns, missed * period_ns)), 0) / 1e9 as unknown_s from tick"
     )[0]
     began = None
     if row["ts_from"] is not None and row["wall_offset_ns"] is not None:
@@ -277,6 +278,12 @@ class NotMeasured:
 def thinned(every_pass: int) -> str:
     """Why an answer does not rest on every sample."""
     return f"the capture is too large for memory, so one pass in {every_pass} was read and stands for the rest; leadline sql reads all"
+
+
+def coarse_words(span_s: float) -> str:
+    """What a coarse capture has, and what it cannot show."""
+    span = {1: "second", 60: "minute"}.get(int(span_s), f"{span_s:g} s")
+    return f"the passes of each {span} are one row with their sum; what changed within, and who waited for whom, is not in it"
 
 
 def not_measured(capture: Capture) -> list[NotMeasured]:

@@ -63,7 +63,8 @@ def facts(of: Context) -> list[tuple[str, str]]:
     if sessions.looked and sessions.rate_hz:
         missed = f"{of.window.missed:,} missed ({seconds(of.window.unknown_s)} s unknown)" if of.window.missed else "none missed"
         tier = TIERS.get(sessions.tier or "", sessions.tier or "")
-        found.append(("sampling", f"{tier} at {sessions.rate_hz:g} Hz: {of.window.ticks:,} passes taken, {missed}"))
+        coarse = f"; coarse, one row each {clock.span_s} s" if clock.span_s is not None else ""
+        found.append(("sampling", f"{tier} at {sessions.rate_hz:g} Hz: {of.window.ticks:,} passes taken, {missed}{coarse}"))
     elif (host := m.probe("host")).looked and host.rate_hz:
         found.append(("sampling", f"{TIERS.get(host.tier or '', host.tier or '')} at {host.rate_hz:g} Hz"))
     if unseen := of.evaluation.unseen:

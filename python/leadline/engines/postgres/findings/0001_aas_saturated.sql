@@ -13,6 +13,7 @@
 -- threshold: aas_high = 4 (active sessions per CPU; three of four must wait)
 -- threshold: aas_medium = 2 (active sessions per CPU; every other one must wait)
 -- minimum: tick 30
+-- evaluable when: (select coalesce(coarse_s, 1) <= 1 from capture) | it looks at single seconds, and the capture is coarser
 -- evaluable when: (select cpu_count from capture) > 0 | the number of CPUs the server may use is not known
 -- wrong when: the extra sessions wait on purpose (pg_sleep, a throttled vacuum) or for another machine (foreign tables, synchronous standby)
 with about as (select window_s, tier, cpu_count from capture),

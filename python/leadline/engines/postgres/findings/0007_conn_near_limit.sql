@@ -9,6 +9,7 @@
 -- threshold: near_high = 0.95 (95 % of the slots for ordinary users; one in twenty is left)
 -- minimum: tick 10
 -- evaluable when: (select try_cast(setting as int) from setting where name = 'max_connections') > 0 | the value of max_connections could not be read
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: (select count(distinct session_id) from session where backend_type = 'client backend') > getvariable('limit_share') * (select max(try_cast(setting as int)) filter (where name = 'max_connections') - coalesce(max(try_cast(setting as int)) filter (where name = 'superuser_reserved_connections'), 3) - coalesce(max(try_cast(setting as int)) filter (where name = 'reserved_connections'), 0) from setting)
 -- wrong when: a pool keeps a fixed number of sessions just below the limit on purpose
 with usable as (  -- the defaults of the reserved slots are 3 and, from 16 on, 0

@@ -17,6 +17,7 @@
 -- threshold: cursor_part = 0.5 (share of the time in gaps; when more of it lies between parts of one result, the session is left to FETCH-SIZE)
 -- threshold: chatty_medium_sessions = 1 (sessions waiting for their clients on average; one connection could be saved)
 -- minimum: tick 30
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- wrong when: the client does work between its statements that the server cannot do for it
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

@@ -17,6 +17,7 @@
 -- threshold: gap_part = 0.2 (share of the session's gaps; a statement with fewer is not the reason why the session waits)
 -- threshold: fetch_medium_sessions = 0.5 (sessions waiting between parts on average)
 -- minimum: tick 30
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where state = 'idle in transaction' and wait_event = 'ClientRead')
 -- wrong when: the application repeats one small query by key in a repeatable read transaction, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),

@@ -7,6 +7,7 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), 'slru|subtrans|xact|clog|committs|notify|async|serial'))
 -- wrong when: the server was just started and the caches were cold
 with base as (

@@ -11,6 +11,7 @@
 -- threshold: stall_high_part = 0.5 (share of the time; replay needs the other half to catch up)
 -- threshold: stall_high_s = 10 (seconds; a third of the default max_standby_streaming_delay)
 -- threshold: stall_medium_part = 0.2 (share of the time)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where backend_type = 'startup')
 -- wrong when: the standby exists to run long reports and its delay is intended
 with stall as (

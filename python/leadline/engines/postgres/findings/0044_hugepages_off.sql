@@ -9,6 +9,7 @@
 -- threshold: page_tables_medium_gb = 4 (gigabytes of page tables; memory that caches and sorts cannot use)
 -- evaluable when: exists (from setting where name = 'shared_buffers') | the value of shared_buffers could not be read
 -- evaluable when: exists (from setting where name in ('huge_pages_status', 'huge_pages')) or exists (from host_fact where name = 'hugepages.total') | neither huge_pages nor the host's huge pages could be read
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: not exists (from setting where name = 'shared_buffers' and unit = '8kB' and try_cast(setting as bigint) * 8 / 1048576 < getvariable('shared_buffers_gb'))
 -- wrong when: few sessions touch much of the shared buffers
 with given as (

@@ -12,6 +12,7 @@
 -- threshold: snapshot_version = 140000 (server_version_num: from this version on a snapshot passes over sessions with a transaction id only)
 -- threshold: idle_pings = 0.1 (short statements a second that no sample caught: a pool asks now and then whether a connection still stands)
 -- minimum: tick 10
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: (select count(*) from session where backend_type = 'client backend') >= 10
 -- wrong when: the window lies in a quiet hour, and the sessions work at other times
 with about as (

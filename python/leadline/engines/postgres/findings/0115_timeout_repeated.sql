@@ -14,6 +14,7 @@
 -- threshold: timeout_others = 1.5 (rollbacks of the database for each of these runs; with more, others fail too and nobody knows which)
 -- threshold: timeout_min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- minimum: tick 30
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where in_db_time and backend_type = 'client backend')
 -- wrong when: the statement tries for a lock for a short time on purpose, and the next try succeeds
 with about as (select window_s, tier, ts_to, (select 1.0 * median(period_ns) / 1e9 from tick) as period_s from capture),

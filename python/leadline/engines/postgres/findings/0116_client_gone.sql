@@ -7,6 +7,7 @@
 -- cost: database time
 -- threshold: gone_min_s = 1.0 (seconds: a statement that ends by itself within this is none to care for)
 -- threshold: gone_min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from tcp_sample where state = 'CLOSE_WAIT')
 -- wrong when: the client closes only its half of the connection and still reads the answer, as some proxies do
 with about as (select window_s, tier, ts_to from capture),

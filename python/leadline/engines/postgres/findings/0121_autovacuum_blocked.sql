@@ -9,6 +9,7 @@
 -- threshold: blocked_lock_s = 60 (seconds that a transaction with the lock is open: autovacuum_naptime, so that a worker came by)
 -- threshold: blocked_medium_bytes = 100000000 (bytes of dead rows; scans then read 95 MB more than they need)
 -- threshold: blocked_high_bytes = 1000000000 (bytes of dead rows)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from server_stat where view in ('pg_stat_user_tables', 'pg_stat_toast_tables') and metric = 'n_dead_tup' and value >= getvariable('blocked_dead_rows'))
 -- wrong when: the holder ended shortly after the capture; the next vacuum then removes the rows
 with due as (  -- one row for each relation: its TOAST table is vacuumed with it

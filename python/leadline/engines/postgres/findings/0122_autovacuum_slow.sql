@@ -11,6 +11,7 @@
 -- threshold: slow_min_s = 1 (seconds of workers; with less there is nothing to judge)
 -- threshold: slow_medium_bytes = 100000000 (bytes of dead rows)
 -- threshold: slow_high_bytes = 1000000000 (bytes of dead rows)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where backend_type = 'autovacuum worker')
 -- wrong when: a bulk DELETE or UPDATE has just ended, and autovacuum will have caught up in a moment
 with pass as (select count(*) as passes, sum(period_ns) / 1e9 as observed_s from tick),

@@ -12,6 +12,7 @@
 -- threshold: scan_min_sessions = 0.05 (active sessions on average; less is not worth an index)
 -- threshold: scan_calls = 2.5 (calls in the window: a report that runs once or twice is no case for an index)
 -- threshold: scan_min_samples = 10 (with fewer, the sampling error is large)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from server_stat_delta where view = 'pg_stat_user_tables' and metric = 'seq_tup_read' and delta >= getvariable('scan_rows'))
 -- wrong when: the statement needs the whole table for one row of its result, or its condition is true for most rows
 with scanned as (

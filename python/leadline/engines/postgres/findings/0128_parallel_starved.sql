@@ -9,6 +9,7 @@
 -- threshold: parallel_had = 0.75 (share of them that was started)
 -- threshold: parallel_full = 0.5 (share of the passes in which as many workers ran as the limit allows)
 -- threshold: parallel_medium = 0.5 (share of the workers that is missing)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from server_stat where view = 'pg_stat_database' and metric = 'parallel_workers_to_launch') or exists (from wait_time where backend_type = 'parallel worker')
 -- wrong when: the CPUs are all in use anyway: more workers would only wait for them
 with counted as (  -- 18 counts them

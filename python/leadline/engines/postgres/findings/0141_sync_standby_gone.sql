@@ -7,6 +7,7 @@
 -- cost: database time
 -- threshold: stuck_s = 1.0 (seconds that one commit has waited; a standby that answers takes milliseconds, one that restarts has returned)
 -- threshold: stuck_tail_s = 0.5 (seconds before the end: a commit that waits then still waits at the end)
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where lower(wait_event) like 'syncrep%')
 -- wrong when: the standby restarts, or the names have just been changed
 with stuck as (

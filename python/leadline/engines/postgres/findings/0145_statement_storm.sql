@@ -16,6 +16,7 @@
 -- threshold: storm_trip_us = 200 (microseconds of a round trip: longer than within a host)
 -- threshold: samples_high = 500 (a sampling error of 5 %)
 -- minimum: tick 30
+-- evaluable when: (select coarse_s is null from capture) | it looks at single passes, and the capture is coarse
 -- wrong when: the application cannot know the values of the next statement before it has the answer
 with about as (select window_s, tier from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

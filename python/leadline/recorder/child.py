@@ -1,0 +1,46 @@
+"""Work beside the recording, in a process of its own at the lowest priority, so that no pass waits for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from leadline.errors import LeadlineError
+
+START = "import os, runpy, sys; os.nice(19); del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__')"
+
+
+class Child:
+    """`python -m MODULE ARGUMENTS` at nice 19, which prints one JSON object. Its output lies in a file: it never waits for a reader."""
+
+    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+        self._out = tempfile.TemporaryFile()
+        command = [sys.executable, "-c", START, module, *arguments]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+    def result(self) -> dict[str, Any] | None:
+        """None while it runs; then its object, which has an `error` when it failed."""
+        if (code := self._process.poll()) is None:
+            return None
+        self._out.seek(0)
+        text = self._out.read().decode(errors="replace").strip()
+        self._out.close()
+        try:
+            found: dict[str, Any] = json.loads(text.splitlines()[-1])
+        except (ValueError, IndexError):
+            how = f"it was ended by signal {-code}" if code < 0 else f"it ended with code {code}"
+            found = {"error": dict(LeadlineError("gone", "a process of the recorder failed", how, text[-500:]).as_dict())}
+        return found
+
+    def end(self) -> None:
+        """Ends it and waits for that."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
