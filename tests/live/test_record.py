@@ -216,7 +216,7 @@ def test_each_level_of_real_evidence_has_the_sums_of_the_finer_one(server: Serve
 
 def test_a_recorder_makes_its_old_pieces_coarse(server: Server, tmp_path: Path) -> None:
     to = tmp_path / "rec"
-    with recorder(to, server.dsn, "--piece", "2s", "--keep-detail", "6s") as process:
+    with recorder(to, server.dsn, "--piece", "2s", "--keep-detail", "6s", "--findings-every", "0s") as process:
         wait_until(lambda: to.is_dir() and sum(p.span_s == 1 for p in Pieces(to).read()) >= 2, timeout_s=90, what="two coarse pieces")
         wait_until(lambda: (status(to)["coarser"] or {}).get("1 s", {}).get("made", 0) >= 2, what="the state says so")
         assert end(process) == 0
@@ -227,3 +227,35 @@ def test_a_recorder_makes_its_old_pieces_coarse(server: Server, tmp_path: Path) 
     assert found[0].span_s == 1 and found[-1].span_s == 0 and status(to)["gaps"] == []
     made = status(to)["coarser"]["1 s"]
     assert made["cpu_s"] > 0 and made["of"] >= made["made"] >= 2 and not made.get("failed")
+
+
+def test_what_is_found_each_minute_is_an_event_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "rec"
+    monkeypatch.setenv("LEADLINE_BOOK", str(tmp_path / "book"))
+    with server.connect(autocommit=True) as db:
+        db.execute("create table row_of_all as select 1 as id, 0 as n")
+    with recorder(to, server.dsn, "--piece", "15s", "--findings-every", "10s") as process, sessions(server) as connect:
+        holder = connect("holder")
+        holder.execute("begin; update row_of_all set n = 1")
+        with waiting(connect("victim"), "update row_of_all set n = 2"):
+
+            def found() -> list[dict[str, Any]]:
+                return (status(to)["findings"] or {}).get("events", []) if to.is_dir() and (to / "recorder.json").exists() else []
+
+            wait_until(lambda: any(event["id"] == "BLOCK-CHAIN" for event in found()), timeout_s=120, what="the blocker is an event")
+            told = found()
+            evaluated = status(to)["findings"]["evaluated"]
+            wait_until(lambda: status(to)["findings"]["evaluated"] > evaluated, timeout_s=120, what="another evaluation")
+        assert end(process) == 0
+    (event,) = (event for event in told if event["id"] == "BLOCK-CHAIN")
+    assert event["change"] == "new" and event["cost_s"] > 0 and event["severity"] in ("medium", "high", "critical")
+    lines = [json.loads(line) for line in (to / "events.jsonl").read_text().splitlines()]
+    assert [line for line in lines if line["id"] == "BLOCK-CHAIN" and line["change"] == "new"] == [event], "once, while it lasts"
+    assert status(to)["others"] == [] and status(to)["findings"]["failed"] == 0
+    assert run(["book", "list", "--json"]) == 0
+    runs = [one for one in json.loads(capsys.readouterr().out)["runs"] if one["kind"] == "finding"]
+    assert len(runs) == len(lines) and {one["status"] for one in runs if one["name"] == "BLOCK-CHAIN new"} == {"failed"}
+    assert run(["record", "--status", str(to)]) == 0
+    assert "BLOCK-CHAIN" in capsys.readouterr().out

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Pieces, gaps
 from leadline.recorder.retention import Level, to_coarsen
 from leadline.recorder.status import as_text, status
+from leadline.recorder.window import take_window
 from leadline.tables import all_tables
 from level_sums import rows, sums
 from recorded_pieces import BOOT, TS_0, WALL_0, as_piece, begun_at, small_piece
@@ -283,3 +285,18 @@ def test_status_shows_the_levels(tmp_path: Path) -> None:
 def test_levels_that_make_no_sense_are_refused(options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["record", "--host", "--to", "nowhere", "--unit", *options]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_window_of_a_coarse_piece_is_coarse_and_levels_are_not_joined(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, 3)
+    before = Pieces(directory).read()
+    coarser.make(directory, 1, [piece.name for piece in before[:2]])
+    start = datetime.fromtimestamp(before[0].wall_from // 10**9, UTC)
+    cut = take_window(directory, start + timedelta(seconds=2), start + timedelta(seconds=30), tmp_path / "cut")
+    low, high = (before[0].ts_from or 0) + 2 * 10**9, (before[0].ts_from or 0) + 30 * 10**9
+    told = "select sum(round(weight_s * 1e9)::bigint)::bigint as ns, count(*) as n from session_sample"
+    assert rows(cut, told) == rows(Pieces(directory).read()[0].path, f"{told} where ts >= {low} and ts < {high}")
+    assert read_manifest(cut).clock.span_s == 1 and "coarse: the passes of each second are one row" in str(read_manifest(cut).notes)
+    with pytest.raises(LeadlineError) as refused:
+        take_window(directory, start, start + timedelta(seconds=60), tmp_path / "both")
+    assert "another level" in refused.value.detail

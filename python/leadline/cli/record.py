@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadline.probes.options import Options
     from leadline.recorder.retention import Level
 
-LEAST_PIECE_S = 2.0
+LEAST_PIECE_S, LEAST_EVERY_S = 2.0, 10.0
 
 
 @click.command(
@@ -41,6 +41,9 @@ LEAST_PIECE_S = 2.0
 @click.option("--keep-seconds", metavar="TIME", help="Then one row each minute: 3d. Needs --keep-detail.  [default: as --keep]")
 @click.option("--max-size", default="20GB", show_default=True, metavar="SIZE", help="What all pieces may take; the oldest are removed.")
 @click.option("--keep-free", default="1GB", show_default=True, metavar="SIZE", help="Write nothing while the disk has less free space.")
+@click.option(
+    "--findings-every", default="1m", show_default=True, metavar="TIME", help="Evaluate the findings of the last minutes; 0s: never."
+)
 @click.option("--piece", default="10m", show_default=True, metavar="TIME", help="Length of a piece: 30s, 10m, 1h.")
 @click.option("--rate", metavar="HZ", help="Samples per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: as take]")
 @click.option(
@@ -62,8 +65,9 @@ LEAST_PIECE_S = 2.0
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, keep_detail: str | None,
-    keep_seconds: str | None, max_size: str, keep_free: str, piece: str, rate: str | None, tier: str, metrics: str | None,
-    metrics_token: Path | None, otlp: str | None, status: Path | None, as_unit: bool, grafana: bool, user: str | None, as_json: bool,
+    keep_seconds: str | None, max_size: str, keep_free: str, findings_every: str, piece: str, rate: str | None, tier: str,
+    metrics: str | None, metrics_token: Path | None, otlp: str | None, status: Path | None, as_unit: bool, grafana: bool, user: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
@@ -91,6 +95,8 @@ def command(
         raise LeadlineError("usage", f"a piece of {piece_s:g} s is too short", hint=f"give {LEAST_PIECE_S:g}s or more; the default is 10m")
     if (keep_s := seconds_of(keep)) <= 0:
         raise LeadlineError("usage", "nothing would be kept", hint="--keep 14d")
+    if 0 < (findings_s := seconds_of(findings_every)) < LEAST_EVERY_S:
+        raise LeadlineError("usage", f"{findings_every} is too often", hint=f"--findings-every {LEAST_EVERY_S:g}s or more; 0s: never")
     options = Options(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=piece_s, rate_hz=None if rate is None else parse_rate(rate), tier=tier
     )
@@ -102,7 +108,8 @@ def command(
         collector = read_collector(otlp, os.environ)
     if as_unit:
         said: dict[str, str | None] = {"--keep": keep, "--keep-detail": keep_detail, "--keep-seconds": keep_seconds}
-        said |= {"--max-size": max_size, "--keep-free": keep_free, "--piece": piece, "--rate": rate, "--tier": tier}
+        said |= {"--max-size": max_size, "--keep-free": keep_free, "--findings-every": findings_every, "--piece": piece}
+        said |= {"--rate": rate, "--tier": tier}
         said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
         click.echo(_unit(options, to.absolute(), said, user, otlp), nl=False)
         return
@@ -113,7 +120,7 @@ def command(
         click.echo(text, err=True)
 
     with published(Wanted(metrics or "", metrics_token, collector), say) as watcher:
-        Recorder(to, options, limits, World(say=say, watcher=watcher)).run()
+        Recorder(to, options, limits, World(say=say, watcher=watcher), findings_s=findings_s).run()
     click.echo(f"next: leadline record --status {to}", err=True)
 
 

@@ -27,7 +27,7 @@ from leadline.recorder.pieces import MAKING, OPTION, Piece, Pieces, new_name, re
 from leadline.recorder.state import COARSER_LOCK
 from leadline.recorder.window import join
 
-MEMORY = "300MB"
+MEMORY = "200MB"
 
 
 def make(directory: Path, span_s: int, names: Sequence[str]) -> dict[str, Any]:

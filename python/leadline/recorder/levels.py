@@ -22,7 +22,7 @@ from leadline.recorder.rows import COUNTERS, write_rows
 from leadline.tables import OWN_COLUMNS, Table, all_tables, duckdb_type
 from leadline.views.where import coarse_words
 
-SAMPLES_AT_ONCE = 250_000  # 300 bytes each in two tables
+SAMPLES_AT_ONCE = 100_000  # 300 bytes each in two tables
 SESSION_TABLES = ("session_run", "session_delta")
 # What the rows of a session have beside the columns of session_sample: codes, and whose description holds.
 BESIDE = f""", s.state as state_code, s.wait_event_info as wait_code, s.query_id as query_code, s.plan_id as plan_code, t.tick as tick,

@@ -28,6 +28,7 @@ from leadline.recorder.pieces import MAKING, Piece, Pieces, new_name, read_piece
 from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
 from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s, to_coarsen
 from leadline.recorder.state import State, locked, read_state, this_process, write_state
+from leadline.recorder.watch import Watch
 from leadline.units import MB, sized
 
 LOOK_S = 2.0
@@ -63,14 +64,19 @@ class World:
 
 
 class Recorder:
-    """The recorder of one directory. options: of each piece, with for_s as its length."""
+    """The recorder of one directory. options: of each piece, with for_s as its length. findings_s: from one evaluation to the
+    next; 0: none.
+    """
 
-    def __init__(self, directory: Path, options: Options, limits: Limits, world: World | None = None) -> None:
+    def __init__(
+        self, directory: Path, options: Options, limits: Limits, world: World | None = None, *, findings_s: float = 0.0
+    ) -> None:  # fmt: skip
         self.directory, self.options, self.limits, self.world = directory, options, limits, world or World()
         self.pieces, self.state = Pieces(directory), State()
         self._backoff = BACKOFF_S[0]
         self._said = ""
         self._looked = 0
+        self._watch = Watch(directory, findings_s, self.world.child)
         self._coarser: Child | None = None
         self._trying: tuple[set[str], int] = (set(), 0)  # the pieces, and the span of their level
         self._left: set[str] = set()  # pieces that could not be made coarse: they stay as they are until the next start
@@ -92,6 +98,7 @@ class Recorder:
                 while not stop.is_set():
                     self._step(stop)
             finally:
+                self._watch.end()
                 if self._coarser is not None:
                     self._coarser.end()
                 with suppress(OSError):  # the next start tries again
@@ -118,6 +125,7 @@ class Recorder:
     def _step(self, stop: threading.Event) -> None:
         """One piece, or one wait for what it needs."""
         self._make_coarser("")
+        self._look_at_findings("")
         known = self.pieces.read()
         self._remove_replaced()
         expected = estimate(known, self.options.for_s, self.limits.max_bytes)
@@ -191,6 +199,7 @@ class Recorder:
             return False
         self._looked = now
         self._make_coarser(name)
+        self._look_at_findings(name)
         size = used_bytes(self.directory / name)
         self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
         return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
@@ -248,6 +257,10 @@ class Recorder:
         self._trying = {piece.name for piece in pieces}, level.span_s
         arguments = [str(self.directory), str(level.span_s), *(piece.name for piece in pieces)]
         self._coarser = self.world.child("leadline.recorder.coarser", arguments)
+
+    def _look_at_findings(self, running: str) -> None:
+        if self._watch.look(self.state.findings, self.world.now(), self.pieces.known(), running):
+            self._now_doing(self.state.doing)  # --status shows it now, not with the next piece
 
     def _made_coarser(self, found: dict[str, Any], running: str) -> None:
         names, span_s = self._trying
@@ -315,6 +328,7 @@ class Recorder:
         return {
             "piece_s": self.options.for_s, "rate_hz": self.options.rate, "keep_s": self.limits.keep_s, "max_bytes": self.limits.max_bytes,
             "free_bytes": self.limits.free_bytes,
+            "findings_s": self._watch.every_s,
             "levels": [{"span_s": level.span_s, "after_s": level.after_s} for level in self.limits.levels],
         }  # fmt: skip
 

@@ -17,6 +17,7 @@ from leadline.recorder.moments import Moment
 from leadline.replacing import write_durably
 
 STATE, LOCK = "recorder.json", "recorder.lock"
+EVENTS, WATCHED = "events.jsonl", "findings.tmp"  # what was found (watch.py); what is being evaluated (watcher.py)
 COARSER_LOCK = "coarser.lock"  # of a coarser (coarser.py) whose recorder was killed: the next one waits for its end
 FORMAT = 1
 
@@ -27,7 +28,8 @@ class State:
 
     process: {pid, start_ticks, boot} of the recorder. doing: recording, waiting (for the server), full (the disk), ended. since: of
     `doing`, ns since 1970. piece: the one that is being written. last_error: the error object of the last failure, with `at`. removed:
-    pieces and bytes that retention has removed, the last. coarser: what was made of finer pieces, by level, and its cost. looked: the last
+    pieces and bytes that retention has removed, the last. coarser: what was made of finer pieces, by level, and its cost. findings: of
+    watch.py: counts, cost, what is open, the last events. looked: the last
     look at the clocks; held_s: for how long nothing goes by age.
     """
 
@@ -40,6 +42,7 @@ class State:
     last_error: dict[str, Any] | None = None
     removed: dict[str, Any] = field(default_factory=dict)
     coarser: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, Any] = field(default_factory=dict)
     looked: dict[str, Any] | None = None
     held_s: float = 0.0
 
@@ -73,7 +76,7 @@ def read_state(directory: Path) -> State | None:
             hint = "use the leadline version that made it, or a newer one"
             raise LeadlineError("unsupported", "the state of the recorder is of a newer leadline", hint=hint, where=str(path))
         known = {name: content[name] for name in (f.name for f in fields(State)) if name in content}
-        for name in ("server", "settings", "process", "removed", "coarser"):
+        for name in ("server", "settings", "process", "removed", "coarser", "findings"):
             if not isinstance(known.get(name, {}), dict):
                 raise ValueError(f"{name} is no object")
         return State(**known)

@@ -10,7 +10,7 @@ from typing import Any
 from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
 from leadline.recorder.pieces import MAKING, NAME, REMOVING, Piece, Pieces, gaps, used_bytes
-from leadline.recorder.state import COARSER_LOCK, LOCK, STATE, State, read_state
+from leadline.recorder.state import COARSER_LOCK, EVENTS, LOCK, STATE, WATCHED, State, read_state
 from leadline.units import sized
 
 MOST = 10  # gaps that are listed
@@ -54,6 +54,7 @@ def status(directory: Path) -> dict[str, Any]:
         "removed": state.removed or None,
         "levels": _levels(pieces),
         "coarser": state.coarser or None,
+        "findings": _findings(state),
         "age_held_s": round(state.held_s),
         "last_error": state.last_error,
         "state_error": damaged,
@@ -63,7 +64,7 @@ def status(directory: Path) -> dict[str, Any]:
 
 def others(directory: Path) -> list[str]:
     """What in the directory is not of the recorder. It is left alone, and does not count for the limits."""
-    own = {STATE, STATE + ".tmp", LOCK, COARSER_LOCK}
+    own = {STATE, STATE + ".tmp", LOCK, COARSER_LOCK, EVENTS, EVENTS + ".1", WATCHED}
     with os.scandir(directory) as entries:
         return sorted(
             entry.name
@@ -103,6 +104,7 @@ def as_text(found: dict[str, Any]) -> str:
         lines.append(f"  gap       {gap['from']}: {gap['seconds']:.1f} s were not seen, {gap['why']}")
     if len(found["gaps"]) > MOST:
         lines.append(f"            {len(found['gaps']) - MOST} earlier ones: --json has them")
+    lines += _findings_lines(found["findings"])
     if removed := found["removed"]:
         lines.append(
             f"  removed   {removed['pieces']} pieces, {sized(removed['bytes'])}; the last, {removed['last']}, by its {removed['why']}"
@@ -129,6 +131,33 @@ def _levels(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
             "bytes": sum(piece.bytes for piece in of), "hours": round(sum(piece.wall_to - piece.wall_from for piece in of) / 3.6e12, 3),
         })  # fmt: skip
     return found
+
+
+def _findings(state: State) -> dict[str, Any] | None:
+    """What was evaluated, what is open, and the last events."""
+    of = state.findings
+    if not of:
+        return None
+    counts = {name: of.get(name, 0) for name in ("evaluated", "skipped", "failed", "untold", "cpu_s", "longest_s")}
+    opened = [
+        {"id": key.partition(" ")[0], "subject": key.partition(" ")[2], "since": as_utc(one["since"]), "severity": one["severity"]}
+        for key, one in of.get("open", {}).items()
+    ]
+    return counts | {"last_error": of.get("last_error"), "open": opened, "events": of.get("events", [])}
+
+
+def _findings_lines(of: dict[str, Any] | None) -> list[str]:
+    if of is None:
+        return []
+    rest = "".join(f", {of[name]} {name}" for name in ("skipped", "failed") if of[name])
+    each = f", {of['cpu_s'] / of['evaluated']:.1f} s of CPU each" if of["evaluated"] else ""
+    lines = [f"  findings  evaluated {of['evaluated']} times{rest}{each}; {len(of['open'])} open"]
+    for event in of["events"][-MOST:]:
+        cost = "" if event["cost_s"] is None else f", {event['cost_s']:.1f} s in {event['window_s']:.0f} s"
+        lines.append(f"  {event['change']:<9} {event['at']}: {event['id']} {event['subject']} ({event['severity']}{cost})")
+    if of["untold"]:
+        lines.append(f"            {of['untold']} more began than are told at once")
+    return lines
 
 
 def _span(span_s: int) -> str:
