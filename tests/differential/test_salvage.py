@@ -120,6 +120,18 @@ def test_a_page_that_is_lost_is_named_and_the_rest_comes_back(dead_18: Dead, dam
     assert set(saved) < set(dead_18.rows["shop.customer"])
 
 
+def test_a_table_that_cannot_be_defined_keeps_its_rows(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    """Its type is lost: what is in the file is saved all the same."""
+    file = damaged / dead_18.files["pg_collation"]
+    file.write_bytes(bytes(file.stat().st_size))
+    _, database = salvage(damaged, tmp_path / "saved")
+    (customer,) = [table for table in database["tables"] if table["table"] == "shop.customer"]
+    assert "table shop.customer" in [lost["what"] for lost in database["lost"]]
+    assert customer["losses"] == ["its definition could not be written: data/shop.customer.copy is not loaded"]
+    assert customer["rows"] == len(dead_18.rows["shop.customer"])
+    assert "shop.customer.copy" not in (tmp_path / "saved" / "postgres" / "load.sql").read_text()
+
+
 def test_a_row_whose_toast_is_lost_is_kept_apart(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
     file = damaged / dead_18.files[f"pg_toast_{dead_18.oids['shop.long']}"]
     pages = file.read_bytes()

@@ -31,3 +31,5 @@ union all select 'operator ' || oid::regoperator, concat_ws(' ', oprcode, oprcom
   from pg_operator where oid >= 16384
 union all select 'cast ' || castsource::regtype || ' as ' || casttarget::regtype, concat_ws(' ', castfunc::regprocedure, castcontext, castmethod)
   from pg_cast where oid >= 16384
+union all select 'right on schema ' || oid::regnamespace, string_agg(item::text, ',' order by item::text) from pg_namespace, unnest(nspacl) item
+  where nspname !~ '^(pg_|information)' group by oid

@@ -205,6 +205,10 @@ create table shop.alike_names (name text check (name operator(shop.===) 'x' or n
 -- next
 insert into shop.alike_names values ('X')
 -- next
+revoke all on schema public from public
+-- next
+grant usage on schema public to reader
+-- next
 create table shop.late (n int)
 -- next
 refresh materialized view shop.per_state

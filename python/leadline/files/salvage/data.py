@@ -14,6 +14,7 @@ from leadline.files import row_losses, unreadable
 from leadline.files.salvage.catalog import Catalog, Row, open_scan, quoted, rows_of
 from leadline.files.salvage.grants import BOOTSTRAP
 from leadline.files.salvage.node_names import string
+from leadline.files.salvage.relations import is_temporary
 from leadline.files.salvage.written import Writer
 
 DATA, DOUBTFUL = "data", "doubtful"
@@ -48,10 +49,10 @@ def file_name(schema: str, name: str, oid: int) -> str:
 
 
 def tables_of(writer: Writer) -> list[Row]:
-    """Those with rows of their own that salvage writes."""
+    """Those with rows of their own that users made."""
     catalog = writer.catalog
-    written = {item.key.oid for item in writer.before if item.key.catalog == "pg_class"}
-    return [row for row in catalog.rows("pg_class") if row["relkind"] == "r" and int(row["oid"]) in written]
+    rows = (row for row in catalog.rows("pg_class") if row["relkind"] == "r" and writer.is_mine("pg_class", row))
+    return [row for row in rows if not is_temporary(catalog, row)]
 
 
 def with_oids(catalog: Catalog, row: Row) -> list[str]:

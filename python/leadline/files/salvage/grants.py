@@ -29,6 +29,10 @@ def items(writer: Writer) -> list[Item]:
     for item in named.values():
         if item.key.catalog in ACL:
             writer.attempt(f"privileges on {item.name}", lambda item=item: found.extend(_privileges(writer, item)))  # type: ignore[misc]
+    for row in writer.catalog.rows("pg_namespace"):
+        if row["nspname"] == "public":  # which each database has from the start
+            lines = _granted(row["nspacl"], "schema public", "", writer.catalog.role(int(row["nspowner"])), "UC")
+            found += [Item(Key("pg_namespace", int(row["oid"])), "", line) for line in lines]
     for row in writer.catalog.rows("pg_description"):
         commented = named.get(Key(CATALOG_OF.get(int(row["classoid"]), ""), int(row["objoid"])))
         if commented is not None:

@@ -106,11 +106,15 @@ def _database(data_dir: Path, out: Path, name: str, form: str, threads: int, pro
     writer = schema.written(catalog)
     made = Database(name, folder.name, cluster.create_database(catalog), len({item.key for item in [*writer.before, *writer.after]}))
     loads = []
+    defined = {item.key.oid for item in writer.before if item.key.catalog == "pg_class"}
     for row in data.tables_of(writer):
         show = (lambda done, blocks, row=row: progress(row["relname"], done, blocks)) if progress else None
         table, lines = data.save(catalog, row, folder, form, threads, show)
         made.tables.append(table)
-        loads += lines
+        if int(row["oid"]) in defined:
+            loads += lines
+        elif table.file:
+            table.losses.append(f"its definition could not be written: {table.file} is not loaded")
     made.rows = sum(table.rows for table in made.tables)
     loads += data.sequence_values(writer)
     (folder / "schema.sql").write_text(FIRST + SEARCH_PATH + _sql(writer.before), encoding="utf-8")
