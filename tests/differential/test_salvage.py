@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import Server, running
 from leadline.cli import run
+from leadline.engines.postgres.server.cluster import ClusterServer
 from recovery import crash
 from salvaged import definitions, fill, restore, rows_of
 from servers import MAJORS
@@ -130,6 +131,38 @@ def test_a_table_that_cannot_be_defined_keeps_its_rows(dead_18: Dead, damaged: P
     assert customer["losses"] == ["its definition could not be written: data/shop.customer.copy is not loaded"]
     assert customer["rows"] == len(dead_18.rows["shop.customer"])
     assert "shop.customer.copy" not in (tmp_path / "saved" / "postgres" / "load.sql").read_text()
+
+
+def test_the_rows_of_a_materialized_view_without_a_query_are_saved(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    file = damaged / dead_18.files["pg_rewrite"]
+    file.write_bytes(bytes(file.stat().st_size))
+    _, database = salvage(damaged, tmp_path / "saved")
+    assert {"view shop.big", "view shop.per_state"} <= {lost["what"] for lost in database["lost"]}
+    (view,) = [table for table in database["tables"] if table["table"] == "shop.per_state"]
+    assert sorted((tmp_path / "saved" / "postgres" / view["file"]).read_bytes().splitlines()) == dead_18.rows["shop.per_state"]
+
+
+def test_rows_that_no_restore_loads_are_named(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    """Rows that users have in a table of an extension, and an unlogged table after a crash."""
+    server = fresh_server(18)
+    server.sql("create extension pg_trgm")
+    server.sql("create table jobs as select 7 as id")
+    server.sql("alter extension pg_trgm add table jobs")
+    server.sql("update pg_extension set extconfig = array['jobs'::regclass::oid], extcondition = array[''] where extname = 'pg_trgm'")
+    server.sql("create unlogged table cache as select 8 as id")
+    server.sql("create unlogged table unused (id int)")
+    server.private.stop()
+    _, stopped = salvage(server.private.data_dir, tmp_path / "stopped")
+    with ClusterServer(server.private.bin_dir, server.private.data_dir) as again:
+        crash(Server(again, server.fetched))
+    _, database = salvage(server.private.data_dir, tmp_path / "saved")
+    assert {table["table"]: table["losses"] for table in database["tables"]} == {
+        "public.jobs": ["it belongs to an extension: data/public.jobs.copy is not loaded"],
+        "public.cache": ["unlogged: after a crash the server would have emptied it, and nothing says that its rows are whole"],
+        "public.unused": [],
+    }
+    assert (tmp_path / "saved" / "postgres" / "data" / "public.jobs.copy").read_bytes() == b"7\n"
+    assert [table["losses"] for table in stopped["tables"] if table["table"] == "public.cache"] == [[]]
 
 
 def test_a_row_whose_toast_is_lost_is_kept_apart(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def elements(text: str | None) -> list[str | None]:
     found: list[str | None] = []
     for quoted_text, bare in re.findall(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', text.partition("=")[2] if text.startswith("[") else text):
         found.append(re.sub(r"\\(.)", r"\1", quoted_text) if not bare else (None if bare == "NULL" else bare))
-    return found if text != '{""}' else [""]
+    return found
 
 
 def open_scan(data_dir: Path, database: str, schema: str, name: str, columns: list[str] | None = None) -> RowScan:
@@ -77,6 +77,7 @@ class Catalog:
         self._values = ValueTexts(str(data_dir), database)
         self._read: dict[str, list[Row]] = {}
         self._keyed: dict[str, dict[int, Row]] = {}
+        self._grouped: dict[tuple[str, str], dict[int, list[Row]]] = {}
 
     def rows(self, name: str) -> list[Row]:
         """The visible rows of pg_catalog.NAME; none where this major has no such catalog."""
@@ -115,10 +116,12 @@ class Catalog:
 
     def grouped(self, name: str, by: str) -> dict[int, list[Row]]:
         """The rows of a catalog by a column that is an OID."""
-        found = defaultdict(list)
-        for row in self.rows(name):
-            found[int(row[by])].append(row)
-        return found
+        if (name, by) not in self._grouped:
+            found = defaultdict(list)
+            for row in self.rows(name):
+                found[int(row[by])].append(row)
+            self._grouped[name, by] = dict(found)
+        return self._grouped[name, by]
 
     # -- how things are called: Names of expressions.py -------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 from leadline._core.rows import RowScan
 from leadline.errors import LeadlineError
 from leadline.files import row_losses, unreadable
-from leadline.files.salvage.catalog import Catalog, Row, open_scan, quoted, rows_of
+from leadline.files.salvage.catalog import Catalog, Row, numbers, open_scan, quoted, rows_of
 from leadline.files.salvage.grants import BOOTSTRAP
 from leadline.files.salvage.node_names import string
 from leadline.files.salvage.relations import is_temporary
@@ -48,11 +48,20 @@ def file_name(schema: str, name: str, oid: int) -> str:
     return made if len(made.encode()) <= NAME_BYTES else f"{oid}"
 
 
-def tables_of(writer: Writer) -> list[Row]:
-    """Those with rows of their own that users made."""
+def tables_of(writer: Writer, defined: set[int]) -> list[Row]:
+    """Those with rows of their own that users made; of extensions those whose rows are users', and materialized views without a query.
+
+    defined: the OIDs of what schema.sql makes.
+    """
     catalog = writer.catalog
-    rows = (row for row in catalog.rows("pg_class") if row["relkind"] == "r" and writer.is_mine("pg_class", row))
-    return [row for row in rows if not is_temporary(catalog, row)]
+    of_users = {oid for row in catalog.rows("pg_extension") for oid in numbers(row["extconfig"])}
+
+    def is_wanted(row: Row) -> bool:
+        oid, is_lost_view = int(row["oid"]), row["relkind"] == "m" and int(row["oid"]) not in defined
+        has_rows = row["relkind"] == "r" or is_lost_view
+        return has_rows and (writer.is_mine("pg_class", row) or oid in of_users) and not is_temporary(catalog, row)
+
+    return [row for row in catalog.rows("pg_class") if is_wanted(row)]
 
 
 def with_oids(catalog: Catalog, row: Row) -> list[str]:
@@ -69,9 +78,9 @@ def stored_columns(catalog: Catalog, row: Row) -> list[str]:
 
 
 def save(
-    catalog: Catalog, row: Row, folder: Path, form: str, threads: int, progress: Callable[[int, int], None] | None
+    catalog: Catalog, row: Row, folder: Path, form: str, threads: int, progress: Callable[[int, int], None] | None, *, stopped: bool
 ) -> tuple[Table, list[str]]:
-    """Writes the rows of a table; what became of it, and the lines that load it."""
+    """Writes the rows of a table; what became of it, and the lines that load it. stopped: the server ended in order."""
     schema, name = catalog.schema(int(row["relnamespace"])), str(row["relname"])
     found = Table(f"{schema}.{name}")
     file = file_name(schema, name, int(row["oid"]))
@@ -95,6 +104,8 @@ def save(
         return found, []
     found.file = f"{DATA}/{path.name}"
     found.losses += row_losses.losses(status)
+    if found.rows and not stopped and scan.describe()["unlogged"]:
+        found.losses.append("unlogged: after a crash the server would have emptied it, and nothing says that its rows are whole")
     found.losses += [f"column {column} has the OIDs of the dead cluster" for column in with_oids(catalog, row) if found.rows]
     found.unreadable, found.unreadable_left_out = [dict(loss) for loss in status["unreadable"]], status["unreadable_left_out"]
     unreadable.write(folder / DATA / f"{file}.unreadable.csv", status["unreadable"])

@@ -163,9 +163,11 @@ def _inherited(writer: Writer, name: str, oid: int, column: Row, default: Row | 
 
 def _has_default(catalog: Catalog, oid: int, name: str) -> bool:
     """Whether a parent has one for this column."""
-    above = set(parents(catalog, oid))
-    columns = {(int(c["attrelid"]), int(c["attnum"])) for relid in above for c in catalog.attributes.get(relid, ()) if c["attname"] == name}
-    return any((int(d["adrelid"]), int(d["adnum"])) in columns for d in catalog.rows("pg_attrdef"))
+    for relid in parents(catalog, oid):
+        numbers_of = {c["attnum"] for c in catalog.attributes.get(relid, ()) if c["attname"] == name}
+        if any(default["adnum"] in numbers_of for default in catalog.grouped("pg_attrdef", "adrelid").get(relid, ())):
+            return True
+    return False
 
 
 def _storage(catalog: Catalog, name: str, column: Row) -> list[str]:
@@ -205,26 +207,26 @@ def _partition_key(writer: Writer, oid: int) -> str:
 # -- sequences --------------------------------------------------------------------------------------------------------
 
 
-def _owned(catalog: Catalog, kind: str) -> dict[int, tuple[int, int]]:
-    """Sequences of a column: their OID, and the table and number of the column."""
-    return {
-        int(row["objid"]): (int(row["refobjid"]), int(row["refobjsubid"]))
-        for row in catalog.rows("pg_depend")
-        if row["classid"] == PG_CLASS == row["refclassid"] and row["deptype"] == kind and int(row["refobjsubid"]) > 0
-    }
+def _owned(catalog: Catalog, sequence: int, kind: str) -> tuple[int, int] | None:
+    """The table and the number of the column that a sequence belongs to."""
+    for row in catalog.grouped("pg_depend", "objid").get(sequence, ()):
+        if row["classid"] == PG_CLASS == row["refclassid"] and row["deptype"] == kind and int(row["refobjsubid"]) > 0:
+            return int(row["refobjid"]), int(row["refobjsubid"])
+    return None
 
 
 def _identity(writer: Writer, oid: int, attnum: int) -> str:
     """The options of the sequence behind an identity column."""
-    for sequence, column in _owned(writer.catalog, INTERNAL).items():
-        if column == (oid, attnum) and sequence in writer.catalog.by_oid("pg_class"):
+    for row in writer.catalog.grouped("pg_depend", "refobjid").get(oid, ()):
+        sequence = int(row["objid"])
+        if _owned(writer.catalog, sequence, INTERNAL) == (oid, attnum) and sequence in writer.catalog.by_oid("pg_class"):
             writer.merged[Key("pg_class", sequence)] = Key("pg_class", oid)
             return f" (sequence name {writer.catalog.relation(sequence)} {_sequence_options(writer.catalog, sequence)})"
     return ""
 
 
 def _sequence_options(catalog: Catalog, oid: int, *, with_type: bool = False) -> str:
-    found = next((row for row in catalog.rows("pg_sequence") if int(row["seqrelid"]) == oid), None)
+    found = next(iter(catalog.grouped("pg_sequence", "seqrelid").get(oid, ())), None)
     if found is None:
         return ""
     kind = f"as {catalog.type_name(int(found['seqtypid']))} " if with_type else ""
@@ -236,13 +238,13 @@ def _sequence_options(catalog: Catalog, oid: int, *, with_type: bool = False) ->
 
 def _sequence(writer: Writer, row: Row) -> None:
     catalog, oid = writer.catalog, int(row["oid"])
-    if oid in _owned(catalog, INTERNAL):
+    if _owned(catalog, oid, INTERNAL) is not None:
         return  # made with its identity column
     name = catalog.relation(oid)
     unlogged = "unlogged " if row["relpersistence"] == "u" else ""
     sql = f"create {unlogged}sequence {name} {_sequence_options(catalog, oid, with_type=True)};"
     writer.before.append(Item(Key("pg_class", oid), f"sequence {name}", sql, int(row["relowner"])))
-    if (column := _owned(catalog, AUTO).get(oid)) is not None:
+    if (column := _owned(catalog, oid, AUTO)) is not None:
         owner = f"{catalog.relation(column[0])}.{catalog.column(*column)}"
         writer.after.append(Item(Key("pg_depend", oid), "", f"alter sequence {name} owned by {owner};"))
 

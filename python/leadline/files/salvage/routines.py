@@ -68,6 +68,10 @@ def _routine(writer: Writer, row: Row, kind: str) -> str:
     if kind == "function":
         words += [f"cost {row['procost']}"] * (row["procost"] != ("1" if row["prolang"] in (C_LANGUAGE, INTERNAL_LANGUAGE) else "100"))
         words += [f"rows {row['prorows']}"] * (row["proretset"] == "t" and row["prorows"] != "1000")
+    if function := int(row["prosupport"] or 0):
+        words.append(f"support {catalog.function(function)}")
+    if row["protrftypes"]:
+        raise ValueError("it uses transforms")
     lines += [" ".join(words)] * bool(words) + settings(row["proconfig"])
     if row.get("prosqlbody"):
         lines.append(function_body(row["prosqlbody"], catalog))
@@ -97,7 +101,7 @@ def dollar_quoted(text: str) -> str:
 
 def _aggregate(writer: Writer, row: Row, _kind: str) -> str:
     catalog = writer.catalog
-    found = next(r for r in catalog.rows("pg_aggregate") if r["aggfnoid"] == row["oid"])
+    found = catalog.grouped("pg_aggregate", "aggfnoid")[int(row["oid"])][0]
     if found["aggkind"] != "n":
         raise ValueError("an ordered-set aggregate")
     arguments, _ = _arguments(writer, row)

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from leadline._core.rows import database_names
 from leadline.errors import LeadlineError, cannot_be_written
+from leadline.files import condition
 from leadline.files.salvage import cluster, data, schema
-from leadline.files.salvage.catalog import Catalog
+from leadline.files.salvage.catalog import Catalog, Key
 from leadline.files.salvage.data import Table, file_name
 from leadline.files.salvage.written import Item, Lost
 
@@ -106,15 +107,19 @@ def _database(data_dir: Path, out: Path, name: str, form: str, threads: int, pro
     writer = schema.written(catalog)
     made = Database(name, folder.name, cluster.create_database(catalog), len({item.key for item in [*writer.before, *writer.after]}))
     loads = []
-    defined = {item.key.oid for item in writer.before if item.key.catalog == "pg_class"}
-    for row in data.tables_of(writer):
+    defined = {item.key.oid for item in [*writer.before, *writer.after] if item.key.catalog == "pg_class"}
+    around = condition.of(str(data_dir))
+    stopped = around is not None and around["server"] == "stopped"
+    for row in data.tables_of(writer, defined):
         show = (lambda done, blocks, row=row: progress(row["relname"], done, blocks)) if progress else None
-        table, lines = data.save(catalog, row, folder, form, threads, show)
+        table, lines = data.save(catalog, row, folder, form, threads, show, stopped=stopped)
         made.tables.append(table)
         if int(row["oid"]) in defined:
             loads += lines
         elif table.file:
-            table.losses.append(f"its definition could not be written: {table.file} is not loaded")
+            of_extension = Key("pg_class", int(row["oid"])) in writer.members
+            why = "it belongs to an extension" if of_extension else "its definition could not be written"
+            table.losses.append(f"{why}: {table.file} is not loaded")
     made.rows = sum(table.rows for table in made.tables)
     loads += data.sequence_values(writer)
     (folder / "schema.sql").write_text(FIRST + SEARCH_PATH + _sql(writer.before), encoding="utf-8")
