@@ -487,8 +487,8 @@ SAME = {("top", "data_dir")}  # as its argument
 ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") for what in ("name", "pg_bin")}
 ELSEWHERE |= {("replication study", "pg_bin"), ("book show", "file"), ("storage simulate", "capture")}
 ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
-# A recorder runs until it is stopped: tests/live/test_record.py. Its directory as it should not be: tests/unit/test_recorder_run.py, and the
-# file of its token: tests/unit/test_metrics_served.py.
+# A recorder runs until it is stopped: tests/live/test_record.py. Its directory as it should not be: tests/unit/test_recorder_run.py, and
+# the file of its token: tests/unit/test_metrics_served.py.
 ELSEWHERE |= {("record", what) for what in ("to", "data_dir", "metrics_token")} | {("take", "from_recorder")}
 
 

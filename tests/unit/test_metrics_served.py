@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import subprocess
 import sys
@@ -107,8 +108,12 @@ def test_a_token_is_a_word_in_a_file_of_ones_own(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(LeadlineError, match="everybody"):
         read_token(file)
-    with pytest.raises(LeadlineError, match="cannot be read"):
-        read_token(tmp_path / "none")
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    for odd, message in {"none": "no such file", "fifo": "no file", ".": "no file"}.items():
+        with pytest.raises(LeadlineError, match=message):
+            read_token(tmp_path / odd)
+    with pytest.raises(LeadlineError, match="larger than"):
+        read_token(Path("/proc/self/exe"))
 
 
 def test_a_token_without_metrics_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,10 @@ from typing import Any
 from leadline.errors import LeadlineError
 from leadline.listening import host_and_port, is_local, listening, url_of
 from leadline.metrics.exposition import MEDIA_TYPE
+from leadline.whole import read_whole
 
 EXAMPLE = "127.0.0.1:9187"
+MOST_TOKEN = 4096  # bytes of its file
 LEAST_TOKEN = 16
 MOST_AT_ONCE = 8
 PATIENCE_S = 10
@@ -28,13 +30,10 @@ PATH = "/metrics"
 
 def read_token(path: Path) -> str:
     """Raises LeadlineError, also for a file that all users of the host can read."""
-    try:
-        if path.stat().st_mode & 0o004:
-            raise LeadlineError("usage", "everybody can read the token", hint="chmod 600 its file", where=str(path))
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as e:
-        why = getattr(e, "strerror", None) or "it is no ASCII"
-        raise LeadlineError("usage", f"the token cannot be read: {why}", where=str(path)) from None
+    text = read_whole(path, MOST_TOKEN)
+    if path.stat().st_mode & 0o004:
+        raise LeadlineError("usage", "everybody can read the token", hint="chmod 600 its file", where=str(path))
+    token = text.decode("ascii").strip() if text.isascii() else ""
     if len(token) < LEAST_TOKEN or not token.isprintable() or " " in token:
         raise LeadlineError(
             "usage", f"the token is not one word of {LEAST_TOKEN} characters or more", hint="openssl rand -hex 32", where=str(path)
