@@ -294,6 +294,17 @@ def test_of_very_many_samples_some_passes_stand_for_the_rest(busy: SyntheticCapt
     assert ticks["passes"] // 8 <= passes["passes"] < ticks["passes"] // 4
 
 
+def test_fewer_samples_may_be_asked_for(busy: SyntheticCapture) -> None:
+    seconds = "select sum(weight_s) from session_sample"
+    with busy.open() as capture:
+        samples, whole_s = capture.scalar("select count(*) from session_tick"), capture.scalar(seconds)
+    with closing(open_capture(busy.path, hold=True, most_samples=samples)) as all_of_them:
+        assert all_of_them.every_pass == 1
+    with closing(open_capture(busy.path, hold=True, most_samples=samples // 4 - 1)) as held:
+        assert held.every_pass == evaluate(held).every_pass == 5
+        assert held.scalar(seconds) == pytest.approx(whole_s, rel=0.01)
+
+
 def test_a_view_says_that_most_passes_were_not_read(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
     with busy.open(hold=False) as capture:
         samples = capture.scalar("select count(*) from session_tick")

@@ -54,9 +54,10 @@ def samples_of(db: duckdb.DuckDBPyConnection, directory: Path) -> int:
     return row[0] if row else 0
 
 
-def passes_to_read(samples: int) -> int:
-    """1: every pass; N: every Nth."""
-    return 1 if samples <= SAMPLES_LIMIT else -(-samples // THINNED_SAMPLES)
+def passes_to_read(samples: int, most: int | None = None) -> int:
+    """1: every pass; N: every Nth. most: samples to read at most, where fewer than usual will do."""
+    limit, left = (SAMPLES_LIMIT, THINNED_SAMPLES) if most is None else (most, most)
+    return 1 if samples <= limit else -(-samples // left)
 
 
 def is_small(directory: Path, samples: int) -> bool:

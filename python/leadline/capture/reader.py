@@ -106,12 +106,18 @@ class Capture:
 
 
 def open_capture(
-    path: str | Path, *, hold: bool = False, whole: bool = False, meanwhile: Callable[[], None] | None = None, tell: Tell | None = None
+    path: str | Path,
+    *,
+    hold: bool = False,
+    whole: bool = False,
+    most_samples: int | None = None,
+    meanwhile: Callable[[], None] | None = None,
+    tell: Tell | None = None,
 ) -> Capture:
     """Opens a capture for reading; an interrupted one too, with what it has.
 
     hold: for commands that ask many questions. What they read is read once and kept in memory, less the samples of some passes
-    when there are very many (capture/hold.py).
+    when there are very many (capture/hold.py); most_samples: of more than so many already.
 
     whole: for queries that do not go through the capture: every table and view is there at once.
 
@@ -127,9 +133,9 @@ def open_capture(
     reading.join()
     capture.db.execute(manifest_view(manifest))
     samples = samples_of(capture.db, path) if hold else 0
-    capture.every_pass = passes_to_read(samples)
+    capture.every_pass = passes_to_read(samples, most_samples)
     steps = _steps(path, hold=hold, every=capture.every_pass)
-    small = hold and is_small(path, samples)
+    small = hold and capture.every_pass == 1 and is_small(path, samples)
     all_at_once = whole or (hold and not small)
     at_once = set(steps) if all_at_once else with_what_they_read(name for name in steps if hold and _has_evidence(path, name))
     capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
