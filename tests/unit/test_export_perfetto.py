@@ -135,12 +135,12 @@ def test_missed_passes_are_a_gap(tmp_path: Path) -> None:
     with closing(open_capture(path)) as capture:
         capture.rows("select 1 from tick")
         capture.prepare("tick session_run")
-        capture.db.execute(
-            f"""create or replace view tick as select * replace (case when tick = 200 then 50 else 0 end as missed,
-            case when tick >= 200 then ts + {50 * PERIOD} else ts end as ts) from read_parquet('{path}/tick/*.parquet')"""
-        )
-        one_run = f"select * replace (400 as ticks) from read_parquet('{path}/session_run/*.parquet') where tick = 0"
-        capture.db.execute(f"create or replace view session_run as {one_run}")
+        for table, replaced in {
+            "tick": f"""case when tick = 200 then 50 else 0 end as missed,
+                case when tick >= 200 then ts + {50 * PERIOD} else ts end as ts) from first_tick""",
+            "session_run": "400 as ticks) from first_session_run where tick = 0",
+        }.items():
+            capture.db.execute(f"alter view {table} rename to first_{table}; create view {table} as select * replace ({replaced}")
         [track] = [track for track in read(capture)[0].tracks if track.parent == "Sessions"]
     assert slices(track, 0) == [(0, 2, "active"), (2.5, 4.5, "active")]  # of one row, which stands for 400 passes
     assert [s.args["samples"] for s in track.slices if s.depth == 0] == [200, 200]
