@@ -311,6 +311,19 @@ def test_sessions_at_the_end_of_the_window(frame: Frame) -> None:
     assert busy == sorted(busy, reverse=True)
 
 
+def test_a_look_at_waiters_that_comes_late_names_them_until_the_next(tmp_path: Path) -> None:
+    """A busy host makes looks later than the last two were apart; what was seen more than two seconds ago may be over."""
+    cap = SyntheticCapture(tmp_path, seconds=20)
+    root, victim = cap.add_session(pid=1), cap.add_session(pid=2)
+    cap.sample(root, "idle in transaction", "Client:ClientRead", 0, 20)
+    cap.sample(victim, "active", "Lock:transactionid", 5, 20)
+    cap.lock_wait(victim, root, 5, 10, samples=False)
+    live = live_of(cap.write())
+    for to_s, blockers in ((9.5, (1,)), (11.5, (1,)), (13, ())):
+        live.look_at(at(2), at(to_s))
+        assert {s.pid: s.blocked_by for s in model.sessions(live)} == {1: (), 2: blockers}, to_s
+
+
 def test_who_waits_now_and_who_has_waited(live: LiveCapture) -> None:
     live.look_at(at(10), at(40))
     assert model.waiting_now(live) == {7002, 7003, 7004}

@@ -49,17 +49,17 @@ def published(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Follower |
         def readings() -> list[Reading]:
             return [reading for source in sources for reading in source.readings()]
 
+        if wanted.collector is not None:
+            pusher = Pusher(wanted.collector, readings, own.start_ns, say)
+            sources.append(pusher)
+            stack.callback(pusher.close)
+            say(f"metrics are sent to {wanted.collector.name}")
         if wanted.listen:
             server = MetricsServer(wanted.listen, token, lambda: exposition(readings()))
             stack.callback(server.close)
             say(f"metrics for Prometheus: {server.url}")
             if not server.is_loopback:
                 say("note: the token crosses the network in the clear: a proxy with TLS, or loopback")
-        if wanted.collector is not None:
-            pusher = Pusher(wanted.collector, readings, own.start_ns, say)
-            sources.append(pusher)
-            stack.callback(pusher.close)
-            say(f"metrics are sent to {wanted.collector.name}")
         follower.start()
         stack.callback(follower.close)  # before the last push
         yield follower

@@ -72,7 +72,6 @@ pub struct Session {
 /// One look at a lock waiter, from `lock_wait`.
 pub struct Blocked {
     pub ts: i64,
-    pub period_ns: i64,
     pub session_id: i64,
     pub blocker_pid: i64,
 }
@@ -166,11 +165,10 @@ impl Recent {
                 }
             }
             "lock_wait" => {
-                let names = ["ts", "period_ns", "session_id", "blocker_pid"];
-                let [ts, period, id, blocker] = columns(path, table, names)?.map(Column::ints);
+                let names = ["ts", "session_id", "blocker_pid"];
+                let [ts, id, blocker] = columns(path, table, names)?.map(Column::ints);
                 self.blocked.extend((0..ts.len()).map(|i| Blocked {
                     ts: ts[i],
-                    period_ns: period[i],
                     session_id: id[i],
                     blocker_pid: blocker[i],
                 }));

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a session used is averaged over the last seconds.
 const USED_OVER_NS: i64 = 4_000_000_000;
+/// Two looks at waiters are at most this far apart, also on a busy host.
+const LOOKS_APART_NS: i64 = 2_000_000_000;
 
 // States, as table `session_run` numbers them.
 const ACTIVE: i64 = 2;
@@ -228,8 +230,11 @@ impl Recent {
         };
         let blocked_by = match class {
             "Lock" => {
-                let looks = self.blocked.iter().filter(|b| b.session_id == id && b.ts >= from && b.ts < to);
-                looks.filter(|b| b.ts + b.period_ns >= pass.ts).map(|b| b.blocker_pid).collect::<BTreeSet<_>>()
+                // The last look at waiters, which a busy host makes later than planned.
+                let looks = self.blocked.iter().filter(|b| b.ts >= from.max(pass.ts - LOOKS_APART_NS) && b.ts < to);
+                let last = looks.clone().map(|b| b.ts).max();
+                let own = looks.filter(|b| b.session_id == id && Some(b.ts) == last);
+                own.map(|b| b.blocker_pid).collect::<BTreeSet<_>>()
             }
             _ => BTreeSet::new(),
         };
