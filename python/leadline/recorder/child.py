@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from leadline.errors import LeadlineError
@@ -44,3 +46,16 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+
+def report(work: Callable[[], dict[str, Any]], what: str) -> int:
+    """In the child: does the work and prints what it found, or why it failed, with what it cost; the exit code. what: is written."""
+    began = time.monotonic()
+    try:
+        found, code = work(), 0
+    except LeadlineError as e:
+        found, code = {"error": dict(e.as_dict())}, 1
+    except OSError as e:
+        found, code = {"error": dict(LeadlineError("storage", f"{what} cannot be written: {e.strerror}").as_dict())}, 1
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps(found | {"cpu_s": used.ru_utime + used.ru_stime, "lasted_s": time.monotonic() - began, "rss_kb": used.ru_maxrss}))
+    return code

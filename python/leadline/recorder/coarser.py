@@ -9,12 +9,9 @@ its numbers say that it replaces them (pieces.py), and the recorder removes them
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import resource
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from typing import Any
 from leadline.capture.manifest import read_manifest, write_manifest
 from leadline.capture.reader import limit_databases
 from leadline.errors import LeadlineError
+from leadline.recorder.child import report
 from leadline.recorder.levels import coarsen
 from leadline.recorder.pieces import MAKING, OPTION, Piece, Pieces, new_name, read_piece, used_bytes
 from leadline.recorder.state import COARSER_LOCK
@@ -92,19 +90,12 @@ def _to_disk(path: Path) -> None:
 
 
 def main(directory: Path, span_s: int, names: Sequence[str]) -> int:
-    began = time.monotonic()
-    lock = os.open(directory / COARSER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        found: dict[str, Any] = make(directory, span_s, names)
-        code = 0
-    except LeadlineError as e:
-        found, code = {"error": dict(e.as_dict())}, 1
-    except OSError as e:
-        found, code = {"error": dict(LeadlineError("storage", f"a coarse piece cannot be written: {e.strerror}").as_dict())}, 1
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps(found | {"cpu_s": used.ru_utime + used.ru_stime, "lasted_s": time.monotonic() - began, "rss_kb": used.ru_maxrss}))
-    return code
+    def work() -> dict[str, Any]:
+        lock = os.open(directory / COARSER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends
+        return make(directory, span_s, names)
+
+    return report(work, "a coarse piece")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,9 @@ capture, evaluated and removed.
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -24,6 +21,7 @@ from leadline.capture.manifest import MANIFEST
 from leadline.capture.reader import limit_databases, open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
+from leadline.recorder.child import report
 from leadline.recorder.pieces import read_piece
 from leadline.recorder.state import WATCHED
 from leadline.recorder.window import take_window
@@ -88,16 +86,7 @@ def _read(segment: Path) -> bytes:
 
 
 def main(directory: Path, seconds: float, names: Sequence[str]) -> int:
-    began = time.monotonic()
-    try:
-        found, code = look(directory, seconds, names), 0
-    except LeadlineError as e:
-        found, code = {"error": dict(e.as_dict())}, 1
-    except OSError as e:
-        found, code = {"error": dict(LeadlineError("storage", f"the window cannot be written: {e.strerror}").as_dict())}, 1
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps(found | {"cpu_s": used.ru_utime + used.ru_stime, "lasted_s": time.monotonic() - began, "rss_kb": used.ru_maxrss}))
-    return code
+    return report(lambda: look(directory, seconds, names), "the window")
 
 
 if __name__ == "__main__":
