@@ -83,6 +83,7 @@ def test_all_comes_back(dead: Dead, fresh_server: Callable[..., Server], tmp_pat
     assert losses == {"shop.pointer": ["column what has the OIDs of the dead cluster"]}
     views = ("shop.per_state", "shop.above")
     assert database["rows"] == sum(len(rows) for name, rows in dead.rows.items() if isinstance(rows, list) and name not in views)
+    assert "attach partition" not in (tmp_path / "saved" / "postgres" / "constraints.sql").read_text()
     server = fresh_server(dead.major)
     restore(tmp_path / "saved", "postgres", server)
     assert definitions(server) == dead.definitions

@@ -209,6 +209,18 @@ revoke all on schema public from public
 -- next
 grant usage on schema public to reader
 -- next
+create function shop.is_even(n int) returns bool language sql immutable as 'select n % 2 = 0'
+-- next
+create table shop.even (n int constraint is_even check (shop.is_even(n)))
+-- next
+create table shop.even_too (m int default shop.twice(null)) inherits (shop.even)
+-- next
+create table shop.even_parts (n int constraint even_part check (shop.is_even(n))) partition by range (n)
+-- next
+create table shop.even_part partition of shop.even_parts for values from (0) to (10)
+-- next
+insert into shop.even_parts values (4)
+-- next
 create table shop.late (n int)
 -- next
 refresh materialized view shop.per_state

@@ -52,15 +52,16 @@ def _table(writer: Writer, row: Row) -> None:
     above = parents(catalog, oid)
     is_partition = row["relispartition"] == "t"
     defaults = {int(d["adnum"]): d for d in catalog.grouped("pg_attrdef", "adrelid").get(oid, ())}
-    lines, later = [], []
+    lines, later, apart = [], [], list[Item]()
     for column in catalog.attributes.get(oid, ()):
         if column["attisdropped"] == "t":
             continue
         default = defaults.get(int(column["attnum"]))
-        if default is not None and not _default_apart(writer, oid, column, default):
-            writer.merged[Key("pg_attrdef", int(default["oid"]))] = Key("pg_class", oid)
-        elif default is not None:
+        if default is not None and _is_apart(writer, column, default):
+            apart += _default_apart(writer, oid, column, default)
             default = None
+        elif default is not None:
+            writer.merged[Key("pg_attrdef", int(default["oid"]))] = Key("pg_class", oid)
         if column["attislocal"] == "t" or is_partition or not above:
             lines.append(_column(writer, row, column, default))
         else:
@@ -74,7 +75,7 @@ def _table(writer: Writer, row: Row) -> None:
             writer.merged[key] = Key("pg_class", oid)
         elif writer.calls_own(key) and constraint["convalidated"] == "t":
             for line in _check(writer, name, oid, constraint):
-                writer.before.append(Item(key, "", f"alter table only {name} add {line};", needs=(Key("pg_class", oid),)))
+                apart.append(Item(key, "", f"alter table {name} add {line};", needs=(Key("pg_class", oid),)))
         else:
             writer.merged[key] = Key("pg_class", oid)
             lines += _check(writer, name, oid, constraint)
@@ -91,11 +92,15 @@ def _table(writer: Writer, row: Row) -> None:
     given += [f"toast.{option}={value}" for option, value in options(toast)] if toast else []
     sql += f"\nwith ({', '.join(given)})" if given else ""
     writer.before.append(Item(Key("pg_class", oid), f"table {name}", "\n".join([sql + ";", *later]), int(row["relowner"])))
+    writer.before += apart
     if is_partition:
         bound = partition_bound(row["relpartbound"], catalog)
         attach = f"alter table only {catalog.relation(above[0])} attach partition {name} {bound};"
-        needs = (Key("pg_class", oid), Key("pg_class", above[0]))
-        writer.before.append(Item(Key("pg_inherits", oid), "", attach, needs=needs))
+        needs = [Key("pg_class", oid), Key("pg_class", above[0])]
+        for table in (oid, above[0]):  # a partition has the checks of its parent before it is attached
+            constraints = catalog.grouped("pg_constraint", "conrelid").get(table, ())
+            needs += [Key("pg_constraint", int(c["oid"])) for c in constraints if c["contype"] == "c"]
+        writer.before.append(Item(Key("pg_inherits", oid), "", attach, needs=tuple(needs)))
 
 
 def options(row: Row) -> list[tuple[str, str]]:
@@ -137,16 +142,18 @@ def _not_null(writer: Writer, oid: int, column: Row) -> list[str]:
     return ["not null"]
 
 
-def _default_apart(writer: Writer, oid: int, column: Row, default: Row) -> bool:
-    """Writes the default by itself if it calls a function that users made: the function may take a row of the table."""
-    key = Key("pg_attrdef", int(default["oid"]))
-    if (column["attgenerated"] or "").strip() or not writer.calls_own(key):
-        return False
+def _is_apart(writer: Writer, column: Row, default: Row) -> bool:
+    """Whether the default is set by itself: it calls a function that users made, which may take a row of the table."""
+    return not (column["attgenerated"] or "").strip() and writer.calls_own(Key("pg_attrdef", int(default["oid"])))
+
+
+def _default_apart(writer: Writer, oid: int, column: Row, default: Row) -> list[Item]:
     name = writer.catalog.relation(oid)
-    if (text := writer.expression(default["adbin"], f"default of {name}.{column['attname']}", oid)) is not None:
-        sql = f"alter table only {name} alter column {quoted(column['attname'])} set default {text};"
-        writer.before.append(Item(key, "", sql, needs=(Key("pg_class", oid),)))
-    return True
+    text = writer.expression(default["adbin"], f"default of {name}.{column['attname']}", oid)
+    if text is None:
+        return []
+    sql = f"alter table only {name} alter column {quoted(column['attname'])} set default {text};"
+    return [Item(Key("pg_attrdef", int(default["oid"])), "", sql, needs=(Key("pg_class", oid),))]
 
 
 def _inherited(writer: Writer, name: str, oid: int, column: Row, default: Row | None) -> list[str]:
