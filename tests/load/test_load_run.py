@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 from commands import output_of
-from conftest import Server, wait_until
+from conftest import Server, background, wait_until
 from leadline._core.net import Delay
 from leadline.api import open_capture
 from leadline.load.plan import Phase, Plan, scripts_of
@@ -21,6 +23,7 @@ from leadline.load.run import run as run_load
 from leadline.load.text import text as as_text
 from leadline.net.login import server_of
 from load_runs import load, measured
+from setpriv import needs_root, setpriv
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,26 @@ def test_a_server_that_stops_shows_in_the_open_loop_and_not_in_the_closed_one(se
     # Of 1,200, the 12 slowest were due in the first 60 ms of the two seconds.
     assert 1.8 < p99["open"] < 3
     assert p99["closed"] < 1
+
+
+@needs_root
+@pytest.mark.parametrize("may", [True, False], ids=["with CAP_SYS_NICE", "without"])
+def test_an_open_loop_has_a_real_time_priority_where_it_may(server: Server, tmp_path: Path, may: bool) -> None:
+    def policies(pid: int) -> set[int]:
+        return {os.sched_getscheduler(int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
+
+    def loading() -> int:
+        return int(server.sql("select count(*) from pg_stat_activity where query like 'select 11%'")[0][0])
+
+    words = ["load", "run", server.dsn, "-f", script(tmp_path, "select 11;"), "-j", "1", "--rate", "20", "--for", "2s", "--json"]
+    right = setpriv(0, 0, ["dac_override", *["sys_nice"] * may])
+    with background([*right, sys.executable, "-m", "leadline", *words], stdout=subprocess.PIPE, text=True) as child:
+        wait_until(loading, what="a transaction of the load")
+        expected = {os.SCHED_OTHER, os.SCHED_FIFO} if may else {os.SCHED_OTHER}
+        assert policies(child.pid) == expected
+        found = json.loads(child.communicate()[0])
+    assert found["realtime_priority"] is may
+    assert [words in as_text(found) for words in ("; real-time priority", "; no real-time priority")] == [may, not may]
 
 
 def test_errors_are_counted_by_sqlstate(server: Server, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use leadline_net::channel::Channel;
 use leadline_protocol::backend::{columns, values, Failure};
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) ends_ns: AtomicI64,
     /// When the warm-up ends, if that is before its time.
     pub(crate) steady_ns: AtomicI64,
+    /// Whether all threads of an open loop have a real-time priority.
+    pub(crate) realtime: AtomicBool,
     /// The number of the variable.
     pub(crate) terminal_id: usize,
     /// Names of prepared statements, by script and command.

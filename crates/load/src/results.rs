@@ -188,6 +188,7 @@ impl<'a> Results<'a> {
             },
             "seed": self.plan.seed,
             "steady": self.plan.auto_warm_up.map(|_| self.shared.steady_ns.load(Relaxed) != i64::MAX),
+            "realtime_priority": self.shared.open.then(|| self.shared.realtime.load(Relaxed)),
             "terminals": self.plan.terminals.as_ref().map(|terminals| terminals.count),
             "transactions": self.plan.transactions,
             "scale": self.plan.scale,

@@ -62,6 +62,7 @@ pub fn run(login: &Login, plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&
         latency_limit_ns: plan.latency_limit.map(|limit| limit.as_nanos() as i64),
         ends_ns: AtomicI64::new(ends_ns),
         steady_ns: AtomicI64::new(i64::MAX),
+        realtime: AtomicBool::new(true),
         terminal_id: variable,
         prepared,
     };

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 
+use leadline_clockwork::become_realtime;
 use leadline_net::clock::{exact_timers, now_ns};
 use leadline_net::tcp_info::TcpInfo;
 
@@ -81,7 +82,10 @@ struct Worker<'a> {
 pub(crate) fn work(work: Work<'_>, clients: Vec<Client>) -> io::Result<()> {
     let open = work.shared.open;
     if open {
-        exact_timers(); // a closed loop has no moments to meet, and a timer that is not exact costs less
+        // A closed loop has no moments to meet, and a timer that is not exact costs less.
+        exact_timers();
+        // Else a server on the same CPUs decides when its own load is made.
+        work.shared.realtime.fetch_and(become_realtime(), Relaxed);
     }
     let scripts = &work.shared.scripts;
     let lengths: Vec<usize> = scripts.iter().map(|script| script.commands.len()).collect();

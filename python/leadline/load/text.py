@@ -35,7 +35,7 @@ def text(found: dict[str, Any]) -> str:
         if "consistency" not in found:
             lines += _statements(phase, named=len(phases) > 1)
         lines += _errors(phase, named=len(phases) > 1)
-    lines += [_client(phases), *warnings(found)]
+    lines += [_client(found, phases), *warnings(found)]
     if "capture" in found:
         lines.append(f"Written to {found['capture']}: see leadline show, or leadline report")
     return "\n".join(lines)
@@ -129,13 +129,19 @@ def _errors(phase: dict[str, Any], *, named: bool) -> list[str]:
     return [title, to_table(["sqlstate", "count", "retried", "message"], rows), ""]
 
 
-def _client(phases: list[dict[str, Any]]) -> str:
+def _client(found: dict[str, Any], phases: list[dict[str, Any]]) -> str:
     busiest = max((phase["busiest_thread"] for phase in phases), default=0.0)
     queued = [phase["longest_queue"] for phase in phases if phase["longest_queue"] is not None]
     wait = f", waited {100 * max(queued):.0f} % of the time for one" if queued else ""
     rtts = [phase["rtt_us"] for phase in phases if phase["rtt_us"] is not None]
     rtt = f"; TCP round trip {max(rtts):.0f} us" if rtts else ""
-    return f"Client: its busiest thread used {100 * busiest:.0f} % of a CPU{wait}{rtt}"
+    priority = {None: "", True: "; real-time priority", False: "; no real-time priority"}[found["realtime_priority"]]
+    return f"Client: its busiest thread used {100 * busiest:.0f} % of a CPU{wait}{rtt}{priority}"
+
+
+def _priority_hint(found: dict[str, Any]) -> str:
+    """Of an open loop that waits for a CPU like any other process."""
+    return ", or as root, with a real-time priority" if found["realtime_priority"] is False else ""
 
 
 def warnings(found: dict[str, Any]) -> list[str]:
@@ -148,7 +154,7 @@ def warnings(found: dict[str, Any]) -> list[str]:
     if busiest > BUSY or queued > QUEUED or error > LATE_NS:
         lines.append(
             "WARNING: the client is a limit here: run it on a CPU or a host of its own, "
-            f"or with more threads (busy {100 * busiest:.0f} %, without a CPU {100 * queued:.0f} %)"
+            f"or with more threads{_priority_hint(found)} (busy {100 * busiest:.0f} %, without a CPU {100 * queued:.0f} %)"
         )
     if found["not_begun"]:
         late = found["first_late_ns"] / 1e9
