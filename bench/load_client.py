@@ -7,7 +7,7 @@ Both run the same transaction (-S, prepared, 8 clients) in interleaved pairs on 
 with one for each CPU. CPU is that of the client's process while it runs: of pgbench whole, of ours without the start of Python. A ratio
 below 1 of the CPU, and above 1 of the throughput, is in our favour; the interval is that of the signed ranks. Then our client runs at a
 fixed rate: the schedule error is how late a transaction began although a client was free. At last find-limit looks for a limit that is
-known: each transaction keeps its client for 20 ms, so four of them do 200 a second at most. Output: JSON.
+known: a server that ends exactly 200 transactions a second, five times. Output: JSON.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.interleave import compare, trials
 from leadline.load.limit import Promise, find_limit
@@ -34,10 +35,17 @@ from record import read_environment
 
 SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False}
 SCALE, CLIENTS, RATE = 10, 8, 10_000
-HELD_MS, HELD_CLIENTS = 20, 4
-# Until a moment of the clock: a sleep ends as much later as it takes to wake up.
-HELD = f"""do $$ declare ends timestamptz := clock_timestamp() + interval '{HELD_MS} ms'; begin
-perform pg_sleep({HELD_MS - 1} / 1000.0); while clock_timestamp() < ends loop null; end loop; end $$;"""
+LIMIT, LIMITED_CLIENTS, PROMISE_S, LIMIT_RUNS = 200, 8, 0.05, 5
+# Each transaction takes the next slot of {LIMIT} a second by the wall clock and ends with it, whatever else it costs.
+LIMITED = f"""do $$ declare slot bigint; ends timestamptz; begin
+perform pg_advisory_lock(1);
+select greatest(last_value + 1, ceil(extract(epoch from clock_timestamp()) * {LIMIT})::bigint) into slot from slots;
+perform setval('slots', slot);
+perform pg_advisory_unlock(1);
+ends := to_timestamp(slot / {LIMIT}.0);
+perform pg_sleep(greatest(0, extract(epoch from ends - clock_timestamp()) - 0.001));
+while clock_timestamp() < ends loop null; end loop;
+end $$;"""
 
 
 @dataclass(frozen=True)
@@ -67,13 +75,14 @@ def ours(server: PrivateServer, threads: int, seconds: int, rate: float | None =
 
 def known_limit(server: PrivateServer, seconds: int) -> dict[str, Any]:
     """What find-limit finds where the server cannot do more than a known rate."""
-    plan = Plan([("held", 1, HELD)], [], clients=HELD_CLIENTS, threads=1, mode="simple")
-    found = find_limit(server_of(server.dsn), plan, Promise(5 * HELD_MS / 1e3), scale=1, for_s=max(3, seconds), warm_up_s=0)
-    known = HELD_CLIENTS * 1e3 / HELD_MS
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("create sequence if not exists slots")
+    plan = Plan([("limited", 1, LIMITED)], [], clients=LIMITED_CLIENTS, threads=1, mode="simple")
+    found = find_limit(server_of(server.dsn), plan, Promise(PROMISE_S), scale=1, for_s=max(5, seconds), warm_up_s=0)
     return {
-        "known": known,
+        "known": LIMIT,
         "found": found["limit"],
-        "error": found["limit"] / known - 1 if found["limit"] else None,
+        "error": found["limit"] / LIMIT - 1 if found["limit"] else None,
         "between": found["between"],
         "trials": len(found["trials"]),
     }
@@ -111,7 +120,7 @@ def main() -> None:
             figures, phase = ours(server, len(os.sched_getaffinity(0)), options.seconds, rate)
             error = {name: value for name, value in phase["schedule_error"].items() if name != "buckets"}
             result[f"{rate:g}/s"] = {"tps": figures.tps, "cpu_us": figures.cpu_us, "schedule_error": error}
-        result["limit"] = known_limit(server, options.seconds)
+        result["limit"] = [known_limit(server, options.seconds) for _ in range(LIMIT_RUNS)]
     json.dump({"environment": environment, "options": vars(options), "result": result}, sys.stdout, indent=1)
     print()
 

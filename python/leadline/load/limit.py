@@ -33,7 +33,7 @@ class Promise:
     """quantile: 0.99. within_s: the latency that is promised. width: how near the bounds come, as a share."""
 
     within_s: float
-    width: float = 0.05
+    width: float = 0.03
 
 
 def judge(rate: float, found: dict[str, Any], promise: Promise) -> Trial:
@@ -46,12 +46,12 @@ def judge(rate: float, found: dict[str, Any], promise: Promise) -> Trial:
 
 
 def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> list[Trial]:
-    """Trials, until the highest rate that was kept and the lowest that was not are near each other. Each bound has been tried twice."""
+    """Trials, until the highest rate that was kept and the lowest that was not are near each other. Each bound has been tried twice, and a
+    third time where the first two differ: one disturbed trial decides nothing."""
     trials: list[Trial] = []
     rate = start
     while len(trials) < MOST_TRIALS:
-        trial = attempt(rate)
-        trials.append(trial)
+        trials.append(attempt(rate))
         low, high = bounds(trials)
         if low is None and high is not None:
             rate = high / GROWTH
@@ -61,7 +61,7 @@ def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> l
             rate = low * GROWTH
         elif low is not None and high is not None:
             if high / low - 1 <= promise.width:
-                unsure = [bound for bound in (low, high) if sum(trial.rate == bound for trial in trials) < 2]
+                unsure = [bound for bound in (low, high) if len(_tries(trials, bound)) < 2 or _is_tied(trials, bound)]
                 if not unsure:
                     break
                 rate = unsure[0]
@@ -71,10 +71,27 @@ def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> l
 
 
 def bounds(trials: list[Trial]) -> tuple[float | None, float | None]:
-    """The highest rate that was kept each time, below the lowest that once was not; and that one."""
-    high = min((trial.rate for trial in trials if not trial.kept), default=None)
-    kept = [trial.rate for trial in trials if trial.kept and (high is None or trial.rate < high)]
-    return max(kept, default=None), high
+    """The highest rate that was kept, below the lowest that was not; and that one. The majority of its trials decides for a rate; until
+    there is one, it was not kept."""
+    rates = {trial.rate for trial in trials}
+    kept = {rate for rate in rates if 2 * sum(_tries(trials, rate)) > len(_tries(trials, rate))}
+    high = min(rates - kept, default=None)
+    return max((rate for rate in kept if high is None or rate < high), default=None), high
+
+
+def outliers(trials: list[Trial]) -> list[Trial]:
+    """Trials that were not kept, at the limit or below it."""
+    low, _ = bounds(trials)
+    return [trial for trial in trials if not trial.kept and low is not None and trial.rate <= low]
+
+
+def _tries(trials: list[Trial], rate: float) -> list[bool]:
+    return [trial.kept for trial in trials if trial.rate == rate]
+
+
+def _is_tied(trials: list[Trial], rate: float) -> bool:
+    tries = _tries(trials, rate)
+    return 2 * sum(tries) == len(tries)
 
 
 def find_limit(
@@ -120,5 +137,6 @@ def find_limit(
         "limit": low,
         "between": [low, high],
         "closed_loop": closed,
+        "not_kept_below": len(outliers(trials)),
         "trials": [vars(trial) for trial in trials],
     }

@@ -9,6 +9,7 @@ import click
 from leadline.cli import OUTCOME_FINDINGS
 from leadline.cli.forms import form, printed
 from leadline.cli.load.options import plan_of, what
+from leadline.figures import count
 
 if TYPE_CHECKING:
     from leadline.load.limit import Trial
@@ -35,8 +36,9 @@ Examples:
 def command(dsn: str, p99: str, duration: str, warm_up: str, start: float | None, scale: int | None, form: str | None, **given: Any) -> int:
     """Find the highest rate at which 99 % of the transactions end in time.
 
-    Rates are tried in an open loop, higher and lower, until the highest within the limit and the lowest beyond it are within 5 % of each
-    other; both are tried twice. A rate is also beyond the limit if more than 1 % of its transactions did not begin or did not end.
+    Rates are tried in an open loop, higher and lower, until the highest within the limit and the lowest beyond it are within 3 % of each
+    other; both are tried twice, and a third time if these two trials differ. A rate is also beyond the limit if more than 1 % of its
+    transactions did not begin or did not end.
 
     Exit code 0: a highest rate was found; 1: no rate is within the limit; 2: error.
     """
@@ -74,4 +76,6 @@ def _text(found: dict[str, Any]) -> str:
     if low is None:
         return f"No rate that was tried is within {limit}"
     upper = "no rate beyond it was found" if high is None else f"{high:,.1f}/s is beyond it"
-    return f"Highest rate within {limit}: {low:,.1f}/s; {upper}"
+    outliers = found["not_kept_below"]
+    below = f"; {count(outliers, 'trial')} at or below this rate went beyond it, too" if outliers else ""
+    return f"Highest rate within {limit}: {low:,.1f}/s; {upper}{below}"
