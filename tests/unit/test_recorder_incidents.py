@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline.recorder import watcher
+from leadline.recorder import still
 from leadline.recorder.incidents import MOST, OVER, Incident, changes
 from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Pieces
@@ -165,5 +165,5 @@ def test_a_segment_that_is_written_anew_while_it_is_read_is_read_again(tmp_path:
             segment.write_bytes(b"newer")
         return real(fd) if len(stats) > 1 else stats[0]
 
-    monkeypatch.setattr(watcher.os, "fstat", fstat)
-    assert watcher._read(segment) == b"newer" and len(stats) == 4
+    monkeypatch.setattr(still.os, "fstat", fstat)
+    assert still._read(segment) == b"newer" and len(stats) == 4

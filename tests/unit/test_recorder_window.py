@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline.capture.gaps import gaps as gap_sentences
+from leadline.capture.manifest import read_manifest, write_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
+from leadline.recorder import window as recorder_window
 from leadline.recorder.times import window
 from leadline.recorder.window import IDENTITY, JOINED, PROCESSES, SESSIONS, WHY_NOT_CUT, cut, take_window
 from leadline.tables import all_tables
@@ -52,6 +54,12 @@ def recorded(tmp_path: Path, pieces: int = 2) -> Path:
 
 def sums(capture: Capture, lo: float, hi: float) -> list[dict[str, Any]]:
     return capture.rows(SUMS.format(lo=TS_0 + round(lo * 1e9), hi=TS_0 + round(hi * 1e9)))
+
+
+def being_written(piece: Path) -> None:
+    manifest = read_manifest(piece)
+    manifest.status, manifest.clock.ts_to = "recording", None
+    write_manifest(piece, manifest)
 
 
 def opened(path: Path) -> closing[Capture]:
@@ -211,3 +219,45 @@ def test_what_is_no_window_is_refused(start: str, end: str) -> None:
     with pytest.raises(LeadlineError) as e:
         window(start, end, NOW)
     assert e.value.kind == "usage"
+
+
+def test_a_segment_that_grows_meanwhile_does_not_reach_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = recorded(tmp_path, 2)
+    *_, running = sorted(directory.iterdir())
+    being_written(running)
+    expected = take_window(directory, at(5), at(18), tmp_path / "before")
+    read = recorder_window._read
+
+    def damaged_meanwhile(*given: Any) -> None:
+        for segment in running.glob("*/*.parquet"):  # a file whose name was taken is written anew
+            segment.write_bytes(b"PAR1")
+        read(*given)
+
+    monkeypatch.setattr(recorder_window, "_read", damaged_meanwhile)
+    found = take_window(directory, at(5), at(18), tmp_path / "meanwhile")
+    with opened(expected) as before, opened(found) as after:
+        assert sums(after, 5, 18) == sums(before, 5, 18) != []
+
+
+def test_the_copy_lies_where_the_window_will_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service with ProtectSystem=strict may write only there."""
+    monkeypatch.setattr("tempfile.tempdir", "/proc")
+    directory = recorded(tmp_path, 1)
+    being_written(*directory.iterdir())
+    take_window(directory, at(1), at(2), tmp_path / "some" / "where")
+    assert [entry.name for entry in (tmp_path / "some").iterdir()] == ["where.leadline"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["rec", "some"]
+    with pytest.raises(LeadlineError, match="cannot write the window") as refused:
+        take_window(directory, at(1), at(2), Path("/proc/where"))
+    assert refused.value.where == "/proc"
+
+
+def test_a_piece_that_cannot_be_copied_is_one_error(tmp_path: Path) -> None:
+    directory = recorded(tmp_path, 1)
+    (running,) = directory.iterdir()
+    being_written(running)
+    shutil.rmtree(running / "tick")
+    (running / "tick").mkdir()
+    (running / "tick" / "000001.parquet").mkdir()
+    with pytest.raises(LeadlineError, match="the piece that is being written cannot be copied"):
+        take_window(directory, at(1), at(2), tmp_path / "cut")

@@ -27,6 +27,7 @@ from leadline.errors import LeadlineError
 from leadline.recorder.moments import as_utc
 from leadline.recorder.pieces import OPTION, Piece, Pieces, read_piece
 from leadline.recorder.rows import COUNTERS, quoted, write_rows
+from leadline.recorder.still import room_near, still
 from leadline.tables import Table, all_tables
 
 # Columns that number something per capture, by what tells it across captures. Others that do are in tables that are not joined.
@@ -87,8 +88,10 @@ def take_window(
     a second for each thousand. Raises LeadlineError.
     """
     pieces = Pieces(directory).read() if only is None else [read_piece(directory / name) for name in only]
-    parts = _parts(directory, pieces, _wall_ns(start), _wall_ns(end))
-    with memory_database() as db:
+    with room_near(Path() if out is None else out.parent) as copies, memory_database() as db:
+        # One that is being written looks like one that was interrupted.
+        pieces = [read_piece(still(piece.path, copies)) if piece.status == "interrupted" else piece for piece in pieces]
+        parts = _parts(directory, pieces, _wall_ns(start), _wall_ns(end))
         _read(db, parts)
         _check(db, parts)
         with new_capture(out, overwrite=overwrite) as capture:
