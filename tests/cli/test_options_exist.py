@@ -27,6 +27,7 @@ PRINTED_BY = {
     "crates/pagescan/src/one.rs": ["page show", "page hex", "page diff"],
     "crates/postgres/replay/src/preflight.rs": ["recover"],
     "crates/postgres/rows/src/find.rs": ["rows"],
+    "python/leadline/engines/live.py": ["top"],
     "python/leadline/engines/postgres/probes/pooler.py": ["take"],
     "crates/postgres/replay/src/restore.rs": ["recover"],
     "crates/wire/src/live/ring.rs": ["net packets", "net auth"],

@@ -107,6 +107,26 @@ def test_a_standby_whose_replay_waits_for_a_reader(pair: tuple[Server, Standby],
     assert 0.8 < finding.evidence[0]["growth_s_per_s"] < 1.3
 
 
+def test_one_frame_of_top_with_a_standby(pair: tuple[Server, Standby]) -> None:
+    """Replay is paused; the primary is the target, then the standby is."""
+    server, standby = pair
+    at_standby(standby, "select pg_wal_replay_pause()")
+    wait_until(lambda: at_standby(standby, "select pg_is_wal_replay_paused()"), what="the pause")
+    write(server, 5)
+    received = "select pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= 5 * 1048576"
+    wait_until(lambda: at_standby(standby, received), what="the WAL at the standby")
+    name = at_standby(standby, "select current_setting('port')")
+    for target, other in ((server, standby), (standby, server)):
+        frame = json.loads(output_of("top", target.dsn, "--with", other.dsn, "--once", "--window", "2s", "--json"))
+        asked, heard = frame["standbys"]
+        assert asked["is_asked"] and asked["name"].endswith(f":{name}") and asked["held_up"] == "replay is paused"
+        assert 5 * MB <= asked["lag_bytes"] == asked["unreplayed_bytes"] < 6 * MB and asked["unsent_bytes"] is None
+        assert asked["is_least"] and 1 < asked["behind_s"] < 3
+        assert not heard["is_asked"] and heard["lag_bytes"] == asked["lag_bytes"] and heard["unsent_bytes"] == 0
+    assert "replay is paused" in output_of("top", server.dsn, "--with", standby.dsn, "--once", "--window", "1s")
+    at_standby(standby, "select pg_wal_replay_resume()")
+
+
 def test_servers_that_are_no_pair(pair: tuple[Server, Standby], fresh_server: Callable[..., Server], tmp_path: Path) -> None:
     other = fresh_server(15)
     with pytest.raises(LeadlineError, match="not of one cluster"):

@@ -43,6 +43,7 @@ class Replay:
         self.taken_in = 0
         self.calls: list[str] = []  # of what the recorder is asked
         self.ahead_s = 0.2
+        self.tabs: tuple[str, ...] = model.TABS
         self.deeds: list[tuple[str, int]] = []
         self.error: LeadlineError | None = None
         self.breaks: Exception | None = None

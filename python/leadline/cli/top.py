@@ -24,13 +24,15 @@ MIN_REFRESH_S = 0.5
 @click.command(
     "top",
     epilog="\b\nExamples:\n  leadline top 4711\n  leadline top postgresql://app@db1/shop --window 60s\n"
-    "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
+    "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas\n"
+    "  leadline top postgres://db1/shop --with postgres://db2/shop",
 )
 @click.argument("target", required=False)
 @click.option(
     "--pid", type=int, metavar="PID", help="Watch the server of this process. If you also give a connection string, it supplies names."
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Watch the server that runs on this data directory.")
+@click.option("--with", "others", multiple=True, metavar="DSN", help="Also watch replication with this standby or primary of TARGET.")
 @click.option("--host", is_flag=True, help="Watch only this host: CPUs, pressure, processes, devices. Needs no database.")
 @click.option(
     "--rate", metavar="HZ", help="Samples per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 10; with --host 1]"
@@ -47,6 +49,7 @@ def command(
     target: str | None,
     pid: int | None,
     data_dir: Path | None,
+    others: tuple[str, ...],
     host: bool,
     rate: str | None,
     refresh: str,
@@ -67,16 +70,18 @@ def command(
     rate_hz, refresh_s = parse_rate(rate or ("1" if host else "10")), seconds_of(refresh)
     window_s = seconds_of(window or (WINDOW_ONCE if once else WINDOW))
     if host:
+        if others:
+            raise LeadlineError("usage", "--host cannot be combined with --with", hint="remove one of them")
         return _host(target, pid, data_dir, rate_hz, refresh_s, window_s, once, as_json)
     _check(rate_hz, refresh_s, window_s, once, as_json)
     only_text = target is not None and pid is None and data_dir is None
     found = find_text(target or "") if only_text else find(target, pid, data_dir)
     if once:
-        _print_once(found, rate_hz, tier, window_s, as_json)
+        _print_once(found, rate_hz, tier, window_s, as_json, others)
         return 0
     from leadline.top.run import watch
 
-    return watch(found, rate_hz, tier, window_s, refresh_s, read_only)
+    return watch(found, rate_hz, tier, window_s, refresh_s, read_only, others)
 
 
 def _check(rate_hz: float, refresh_s: float, window_s: float, once: bool, as_json: bool) -> None:
@@ -130,7 +135,7 @@ def _host(
     return 0
 
 
-def _print_once(found: Server, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
+def _print_once(found: Server, rate_hz: float, tier: str, window_s: float, as_json: bool, others: tuple[str, ...]) -> None:
     from rich.console import Console
 
     from leadline.output import terminal_width, to_json
@@ -138,7 +143,7 @@ def _print_once(found: Server, rate_hz: float, tier: str, window_s: float, as_js
     from leadline.top.text import DRAWN, text_frame
 
     width = terminal_width()
-    made = one_frame(found, rate_hz, tier, window_s, (width or DRAWN) - 6)
+    made = one_frame(found, rate_hz, tier, window_s, (width or DRAWN) - 6, others)
     if as_json:
         click.echo(to_json(made.as_dict()))
         return

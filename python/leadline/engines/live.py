@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline.capture import manifest
 from leadline.capture.store import Row
@@ -14,6 +14,9 @@ from leadline.engines.check import Check
 from leadline.errors import LeadlineError
 from leadline.host.storage import StoredPath
 from leadline.probes.probe import Probe, Thread
+
+if TYPE_CHECKING:
+    from leadline.capture.reader import Capture
 
 
 class Server(Protocol):
@@ -61,6 +64,30 @@ class Vitals:
     temp_bytes: float
     sessions: int
     max_connections: int
+
+
+@dataclass(frozen=True)
+class StandbyNow:
+    """A server that follows another, at its last reading in a window. is_asked: it was asked itself; else this is what it last reported to
+    the server that sends to it. age_s: from that reading to the end of the window; None: there is none, and `held_up` says why.
+
+    behind_s: how long ago the log that it replays now was made; is_least: at least. Bytes wait on their way: all of them, then by part.
+    Rates are bytes a second over the window. None: not known. held_up: where most of the bytes wait, and what replay does there.
+    """
+
+    name: str
+    is_asked: bool
+    age_s: float | None = None
+    behind_s: float | None = None
+    is_least: bool = False
+    lag_bytes: int | None = None
+    unsent_bytes: int | None = None
+    unreceived_bytes: int | None = None
+    unflushed_bytes: int | None = None
+    unreplayed_bytes: int | None = None
+    made_per_s: float | None = None
+    replayed_per_s: float | None = None
+    held_up: str = ""
 
 
 class Session(Protocol):
@@ -113,10 +140,19 @@ class Watch:
         """Rows of the tables of names; databases: which are asked for. Raises LeadlineError."""
         return {}
 
+    def follow(self, others: Sequence[str]) -> None:
+        """Also watches these servers, which replicate to or from it; before `describe`. Raises LeadlineError."""
+        raise LeadlineError("unsupported", "leadline does not know which servers this one replicates with", hint="leave out --with")
+
+    def standbys(self, capture: Capture) -> list[StandbyNow] | None:
+        """Those of the window of the capture, which has what was recorded; None where no other server is watched."""
+        return None
+
     def start(self) -> None:
         """Begins to read what `vitals` gives."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends it, and writes out what it has seen."""
 
     def vitals(self) -> Vitals | None:
         """The newest; None when the server is not asked."""

@@ -23,11 +23,11 @@ from leadline.top.chart import LINE, MUTED
 from leadline.top.driver import QuietDriver
 from leadline.top.engine import WINDOWS_S, Request
 from leadline.top.lines import Lines
-from leadline.top.model import TABS, Frame, SessionNow
+from leadline.top.model import STANDBYS, TABS, Frame, SessionNow
 from leadline.top.table import LiveTable
 
 DETAIL = "detail"
-NAMES = {"overview": "overview", "sessions": "sessions", "locks": "locks", "blocks": "hot blocks", "statements": "statements"}
+NAMES = {name: name for name in (*TABS, STANDBYS)} | {"blocks": "hot blocks"}
 CHART_IN_EVERY_TAB = 34  # rows of the terminal from which on the chart is not only in the overview
 ROOMY = 20  # rows from which on the server's own counters have a line
 LOW = 12  # rows of the terminal below which the head has one line and the bar no legend
@@ -39,6 +39,8 @@ class Frames(Protocol):
 
     @property
     def ahead_s(self) -> float: ...
+    @property
+    def tabs(self) -> tuple[str, ...]: ...
     def write_soon(self) -> None: ...
     def take_in(self) -> None: ...
     def frame(self, request: Request) -> Frame: ...
@@ -82,7 +84,7 @@ class TopApp(App[None]):
         Binding("y", "answer(True)", "yes"),
         Binding("n", "answer(False)", "no"),
         Binding("escape", "leave", "back"),
-        *(Binding(str(number), f"tab('{name}')", show=False) for number, name in enumerate(TABS, 1)),
+        *(Binding(str(number), f"tab('{name}')", show=False) for number, name in enumerate((*TABS, STANDBYS), 1)),
     ]
 
     class Arrived(Message):
@@ -173,7 +175,7 @@ class TopApp(App[None]):
         yield Static(id="problem")
         yield Static(id="question")
         with ContentSwitcher(initial=TABS[0]):
-            for name in TABS:
+            for name in self.engine.tabs:
                 yield LiveTable(id=name)
             with VerticalScroll(id=DETAIL):
                 yield Static(id="page")
@@ -288,7 +290,7 @@ class TopApp(App[None]):
         waiters = self.now_shown.load.lock_waiters if self.now_shown else 0
         width = max(self.size.width - 2, 1)
         status = self._status()
-        names = {name: f"{number} {label}" for number, (name, label) in enumerate(NAMES.items(), 1)}
+        names = {name: f"{number} {NAMES[name]}" for number, name in enumerate(self.engine.tabs, 1)}
         if waiters:
             names["locks"] += f" {waiters}"
         roomy = sum(len(label) + 2 for label in names.values()) <= width
@@ -336,7 +338,7 @@ class TopApp(App[None]):
     @staticmethod
     def _has(tab: str, frame: Frame) -> bool:
         """Whether the frame was made with this tab in mind; a frame asked for before a key was pressed was not."""
-        part = {"overview": frame.cpu, "sessions": frame.sessions, "locks": frame.trees, "blocks": frame.blocks}
+        part = {"overview": frame.cpu, "sessions": frame.sessions, "locks": frame.trees, "blocks": frame.blocks, STANDBYS: frame.standbys}
         return part.get(tab, frame.statements) is not None
 
     # -- keys ----------------------------------------------------------------------------------------------------------
@@ -347,6 +349,8 @@ class TopApp(App[None]):
             return self.asked is not None
         if action == "ask":
             return self.open_tab in ("sessions", DETAIL) and not self.read_only and self.asked is None
+        if action == "tab":
+            return parameters[0] in (*self.engine.tabs, DETAIL)
         if action in ("idle", "sort"):
             return self.open_tab == "sessions"
         if action == "leave":
@@ -364,8 +368,9 @@ class TopApp(App[None]):
         self._show()
 
     def action_next_tab(self, step: int) -> None:
-        if self.open_tab in TABS:
-            self.action_tab(TABS[(TABS.index(self.open_tab) + step) % len(TABS)])
+        tabs = self.engine.tabs
+        if self.open_tab in tabs:
+            self.action_tab(tabs[(tabs.index(self.open_tab) + step) % len(tabs)])
 
     def action_pause(self) -> None:
         if self.request.until_ns is not None:
@@ -476,7 +481,7 @@ class TopApp(App[None]):
     def _set_filter(self, wanted: str) -> None:
         self.filter_text = wanted
         self.query_one("#filter", Input).display = False
-        if self.open_tab in TABS:
+        if self.open_tab in self.engine.tabs:
             self.table(self.open_tab).focus()
         self.refresh_bindings()
         self._show()

@@ -9,13 +9,14 @@ import resource
 import shutil
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from leadline.engines.live import Deed, Server
 from leadline.top.feed import Feed
-from leadline.top.model import TABS, Frame, Recording, SessionNow, frame, with_memory
+from leadline.top.model import STANDBYS, TABS, Frame, Recording, SessionNow, frame, with_memory
 from leadline.top.names import Names
 
 WINDOWS_S = (10.0, 30.0, 60.0, 300.0)
@@ -42,9 +43,12 @@ class Request:
 class Engine:
     """Owns feed, names and the live capture of one target. Raises LeadlineError when it cannot attach."""
 
-    def __init__(self, target: Server, directory: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, target: Server, directory: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None, others: Sequence[str] = ()
+    ) -> None:
         self.target, self.directory = target, directory
-        self.feed = Feed(target, directory, rate_hz, tier, options)
+        self.feed = Feed(target, directory, rate_hz, tier, options, others)
+        self.tabs = (*TABS, STANDBYS) if others else TABS
         self.live = self.feed.live
         self.names = Names(directory, self.feed.watch.names)
         self.watch = self.feed.watch
@@ -61,9 +65,9 @@ class Engine:
 
     def close(self) -> None:
         """Stops recording and takes in the rest; frames can still be made."""
+        self.watch.close()
         self.feed.close()
         self.names.close()
-        self.watch.close()
 
     @property
     def ahead_s(self) -> float:
@@ -111,6 +115,8 @@ class Engine:
             shown = made.sessions[:MOST_MEASURED]
             measured = with_memory(shown, self.watch.processes())
             made = replace(made, sessions=measured + made.sessions[MOST_MEASURED:])
+        if STANDBYS in request.parts:
+            made = replace(made, standbys=self.watch.standbys(self.live))
         if request.parts & {"locks", "blocks"} and (self.live.may_have("lock_wait") or self.live.may_have("buffer_wait")):
             self.names.ask(self.live.unknown_relations())
         return made

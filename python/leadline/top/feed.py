@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ MOST_WAITING_BYTES = 32 << 20  # of segments that no query has asked for yet: th
 class Feed:
     """Attaches to the target when made, and raises LeadlineError as `take` does. close() ends it."""
 
-    def __init__(self, target: Server, directory: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, target: Server, directory: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None, others: Sequence[str] = ()
+    ) -> None:
         self.target = target
         self.directory = directory / "live.leadline"
         self.directory.mkdir()
         self.error: LeadlineError | None = None
         self.watch = live_of(target).watch(target, self.directory, rate_hz=rate_hz, tier=tier, flush_interval_s=FLUSH_INTERVAL_S)
+        if others:
+            self.watch.follow(others)
         self._probe = self.watch.probe
         self.tier, self.rate_hz = self.watch.tier, self.watch.rate_hz
         self.ahead_s = HAND_OVER_S + 1 / self.rate_hz

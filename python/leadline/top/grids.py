@@ -1,4 +1,4 @@
-"""The five tables of the view, from a frame."""
+"""The tables of the view, from a frame."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from leadline.views.where import ClassTime
 
 MOST_EVENTS = 5
 BAR_MOST = 40
+AWAY_S = 5.0  # without a reading
 STATES = {
     "idle in transaction": "in xact",
     "idle in transaction (aborted)": "aborted",
@@ -270,8 +271,39 @@ def statements(frame: Frame) -> Grid:
     return grid
 
 
+# -- 6 standbys --------------------------------------------------------------------------------------------------------
+
+STANDBYS = (
+    Column("standby", 16, share=1, most=70),
+    Column("behind", 7, right=True),
+    Column("bytes", 6, right=True),
+    Column("made/s", 6, right=True),
+    Column("replay/s", 8, right=True),
+    Column("unsent", 6, right=True, from_width=112),
+    Column("unreceived", 10, right=True, from_width=112),
+    Column("unflushed", 9, right=True, from_width=112),
+    Column("unreplayed", 10, right=True, from_width=112),
+    Column("held up", 24, share=1, most=60),
+)
+
+
+def standbys(frame: Frame) -> Grid:
+    grid = Grid(STANDBYS, empty="no standby was seen in the window")
+    for number, s in enumerate(frame.standbys or []):
+        parts = (s.unsent_bytes, s.unreceived_bytes, s.unflushed_bytes, s.unreplayed_bytes)
+        behind = "" if s.behind_s is None else f"{'>' if s.is_least else ''}{seconds(s.behind_s)}"
+        old = f"{age_in_words(s.age_s)} ago: " if s.age_s is not None and s.age_s > AWAY_S else ""
+        cells: list[Cell] = [Text(one_line(s.name), "bold" if s.is_asked else ""), behind, short_size(s.lag_bytes),
+                             short_size(s.made_per_s), short_size(s.replayed_per_s), *map(short_size, parts),
+                             one_line(old + (s.held_up or "keeps up"))]  # fmt: skip
+        grid.rows.append(Row(f"{number} {s.name}", cells, dim=not s.is_asked))
+    if grid.rows:
+        grid.note = "behind: age of what is replayed now; bytes: made and not replayed"
+    return grid
+
+
 def grid_of(tab: str, frame: Frame, *, idle: bool = False, sort: str = "busy") -> Grid:
     """The table of a tab of model.TABS."""
     if tab == "sessions":
         return sessions(frame, idle=idle, sort=sort)
-    return {"overview": overview, "locks": locks, "blocks": blocks, "statements": statements}[tab](frame)
+    return {"overview": overview, "locks": locks, "blocks": blocks, "statements": statements, "standbys": standbys}[tab](frame)

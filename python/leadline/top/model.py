@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from leadline.capture.reader import Capture
-from leadline.engines.live import Vitals
+from leadline.engines.live import StandbyNow, Vitals
 from leadline.errors import LeadlineError
 from leadline.host.proc import private_bytes
 from leadline.top.live import LiveCapture
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leadline._core.recorder import Look, SessionSeen
 
 TABS = ("overview", "sessions", "locks", "blocks", "statements")
+STANDBYS = "standbys"  # a tab where servers are watched that the target replicates with
 MOST_SESSIONS, MOST_TREES, MOST_BLOCKS, MOST_STATEMENTS = 500, 5, 100, 100
 STEPS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0)
 PASSES_PER_STEP = 2
@@ -171,6 +172,7 @@ class Frame:
     waiting_now: frozenset[int] = frozenset()
     blocks: list[HotBlock] | None = None
     statements: list[Spender] | None = None
+    standbys: list[StandbyNow] | None = None
     detail: Detail | None = None
     pids: dict[int, int] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from leadline.engines.live import Server
 from leadline.errors import LeadlineError
@@ -13,7 +14,9 @@ from leadline.top.signals import on_signal
 from leadline.top.terminal import forgiving_terminal
 
 
-def watch(target: Server, rate_hz: float, tier: str, window_s: float, refresh_s: float, read_only: bool = False) -> int:
+def watch(
+    target: Server, rate_hz: float, tier: str, window_s: float, refresh_s: float, read_only: bool = False, others: Sequence[str] = ()
+) -> int:
     """Shows the server until the user quits. Gives 0, or raises the LeadlineError that ended the recording meanwhile."""
     app: TopApp | None = None
     asked = threading.Event()
@@ -24,7 +27,7 @@ def watch(target: Server, rate_hz: float, tier: str, window_s: float, refresh_s:
             app.end_soon()
 
     with on_signal(end), temporary_directory() as directory:
-        engine = Engine(target, directory, rate_hz, tier)
+        engine = Engine(target, directory, rate_hz, tier, others=others)
         try:
             engine.start()
             app = TopApp(engine, window_s, refresh_s, read_only)

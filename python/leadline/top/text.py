@@ -12,18 +12,19 @@ from leadline.figures import count, fit
 from leadline.top import chart, grids
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import lines
-from leadline.top.model import Frame, Load, Recording
+from leadline.top.model import STANDBYS, Frame, Load, Recording
 from leadline.units import age_in_words, short_size
 
 CHART_HEIGHT = 6
 DRAWN = 80  # columns of bars and charts where nothing says how wide
-MOST_ROWS = {"overview": 40, "sessions": 20, "locks": 30, "blocks": 10, "statements": 10}
+MOST_ROWS = {"overview": 40, "sessions": 20, "locks": 30, "blocks": 10, "statements": 10, "standbys": 20}
 TITLES = {
     "overview": "Database time by class",
     "sessions": "Sessions at the end of the window",
     "locks": "Lock tree",
     "blocks": "Contended blocks",
     "statements": "Statements",
+    "standbys": "Standbys",
 }
 
 
@@ -89,6 +90,8 @@ def text_frame(frame: Frame, columns: int | None, *, colours: bool = True) -> It
     yield Text(cut(counts(of)), MUTED)
     yield from _chart(frame, width, colours)
     for tab, title in TITLES.items():
+        if tab == STANDBYS and frame.standbys is None:
+            continue
         grid = grids.grid_of(tab, frame)
         yield Text("")
         yield Text(title + (f" ({grid.note})" if grid.note and tab == "sessions" else ""), "bold")

@@ -9,7 +9,7 @@ from leadline.engines.live import Sampling, Watch
 from leadline.engines.postgres import doctor
 from leadline.engines.postgres.probes.following import Following
 from leadline.engines.postgres.probes.pooler import PoolerProbe
-from leadline.engines.postgres.probes.replication import ReplicationProbe
+from leadline.engines.postgres.probes.replication import ReplicationProbe, needed
 from leadline.engines.postgres.probes.sessions import SessionsProbe, attach, follow
 from leadline.engines.postgres.target import PostgresServer, resolve
 from leadline.engines.postgres.watch import PostgresWatch
@@ -31,7 +31,7 @@ class PostgresLive:
         return Sampling(SessionsProbe(server, attached, required=required), attached.notes, on_return)
 
     def watch(self, server: PostgresServer, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
-        return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s))
+        return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s), directory)
 
     def beside(self, server: object, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
         found: list[Probe] = [] if pooler is None else [PoolerProbe(pooler)]
@@ -42,15 +42,13 @@ class PostgresLive:
 def _replication(server: object, others: Sequence[str], tier: str) -> ReplicationProbe | None:
     """Without others: only where the server is a standby or has some. One that cannot be asked then is no error."""
     dsn = server.dsn if isinstance(server, PostgresServer) else None
+    if others:
+        return ReplicationProbe([needed(dsn), *others], tier != "sql")
     if dsn is None:
-        if others:
-            raise LeadlineError("usage", "--with needs a connection to the target", hint="name the target by a connection string, too")
         return None
     try:
-        probe = ReplicationProbe([dsn, *others], tier != "sql")
+        probe = ReplicationProbe([dsn], tier != "sql")
     except LeadlineError:
-        if others:
-            raise
         return None
     if probe.replicates:
         return probe

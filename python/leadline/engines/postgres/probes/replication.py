@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store, add_written
 from leadline.engines.postgres.probes.replay_records import ReplayRecords
-from leadline.engines.postgres.probes.replication_node import Node
+from leadline.engines.postgres.probes.replication_node import CAPTURE, Node, Pace
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject, ProbeFinal, ProbeStatus, Written
 
-WRITE_S = 60.0  # each time makes a file
 MOST_UNWRITTEN = 50_000
+
+
+def needed(dsn: str | None) -> str:
+    """The connection string of the target. Raises LeadlineError."""
+    if dsn is None:
+        raise LeadlineError("usage", "--with needs a connection to the target", hint="name the target by a connection string, too")
+    return dsn
 
 
 class ReplicationProbe:
@@ -31,12 +37,12 @@ class ReplicationProbe:
     name = "replication"
     required = False
 
-    def __init__(self, dsns: list[str], from_memory: bool = True) -> None:
-        self._from_memory = from_memory
+    def __init__(self, dsns: list[str], from_memory: bool = True, pace: Pace = CAPTURE) -> None:
+        self._from_memory, self._pace = from_memory, pace
         self._nodes: list[Node] = []
         try:
             for number, dsn in enumerate(dsns, 1):
-                self._nodes.append(Node(number, dsn))
+                self._nodes.append(Node(number, dsn, pace))
                 self._check(self._nodes[-1])
         except LeadlineError:
             self.close()
@@ -48,6 +54,10 @@ class ReplicationProbe:
         self._error: ErrorObject | None = None
         self._rows = self._ts_from = 0
         self._replayed = {node.number: ReplayRecords(node.number) for node in self._nodes}
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self._nodes
 
     @property
     def replicates(self) -> bool:
@@ -140,7 +150,7 @@ class ReplicationProbe:
         written = time.monotonic()
         while not self._stop.wait(1.0):
             waiting = sum(len(node.positions) + len(node.senders) for node in self._nodes)
-            if time.monotonic() - written >= WRITE_S or waiting >= MOST_UNWRITTEN:
+            if time.monotonic() - written >= self._pace.write_s or waiting >= MOST_UNWRITTEN:
                 written = time.monotonic()
                 self._write()
 
@@ -152,6 +162,7 @@ class ReplicationProbe:
             self._rows += len(positions) + len(senders)
             self._store.add("replication_position", positions)
             self._store.add("walsender", senders)
-            replayed = self._replayed[node.number].read(node.pid, node.take_applied())
+            applied = node.take_applied()
+            replayed = self._replayed[node.number].read(node.pid, applied) if self._pace.records else []
             self._rows += len(replayed)
             self._store.add("replay_record", replayed)

@@ -10,6 +10,7 @@ import os
 import resource
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -25,12 +26,27 @@ if TYPE_CHECKING:
     from leadline._core.recorder import PipelineMemory, PositionSeen, SenderPosition
 
 SQL_HZ = 5.0
-MEMORY_HZ = 100.0
 COMPARE_HZ = 1.0  # questions over SQL while memory is read
 RETRY_S = 1.0
 ANSWER_S = 2
 ATTEMPTS = 5  # of the first comparison
 DOUBTS = 2  # comparisons in a row that fail: a walreceiver that starts again sets its positions back
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often memory is read, and what was seen is written: of memory, and of the rest. growing: few files; not where a reader takes
+    them away. records: which ones were replayed is looked up in pg_wal."""
+
+    memory_hz: float
+    flush_s: float
+    write_s: float
+    growing: bool
+    records: bool
+
+
+CAPTURE = Pace(memory_hz=100, flush_s=5, write_s=60, growing=True, records=True)
+SCREEN = Pace(memory_hz=20, flush_s=2, write_s=2, growing=False, records=False)
 
 _LSN = "({} - '0/0'::pg_lsn)::bigint".format
 _POSITION = f"""
@@ -103,8 +119,8 @@ def disagreement_of_senders(before: list[SenderPosition], told: list[Row], after
 class Node:
     """One server. It is connected when made: raises LeadlineError."""
 
-    def __init__(self, number: int, dsn: str) -> None:
-        self.number, self._dsn = number, dsn
+    def __init__(self, number: int, dsn: str, pace: Pace = CAPTURE) -> None:
+        self.number, self._dsn, self._pace = number, dsn, pace
         self._conn: Connection | None = connect(dsn)
         info = self._conn.info
         self.name = f"{info.host}:{info.port}"
@@ -143,7 +159,7 @@ class Node:
 
     @property
     def rate_hz(self) -> float:
-        return MEMORY_HZ if self.tier == "shm" else SQL_HZ
+        return self._pace.memory_hz if self.tier == "shm" else SQL_HZ
 
     def wal_free_bytes(self) -> int | None:
         """Free on the file system of pg_wal; None where that cannot be seen."""
@@ -180,7 +196,10 @@ class Node:
             if self.pid is None:
                 self.why_sql = "it does not run on this host"
                 return
-            memory = _core.recorder.PipelineMemory(self._directory, self.pid, self.number, MEMORY_HZ)
+            pace = self._pace
+            memory = _core.recorder.PipelineMemory(
+                self._directory, self.pid, self.number, pace.memory_hz, flush_interval_s=pace.flush_s, growing_segments=pace.growing
+            )
             for _ in range(ATTEMPTS):
                 doubt, *_ = self._compare(memory)
                 if not doubt:
