@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,45 +15,17 @@ import pytest
 from conftest import Server
 from leadline.capture.reader import Capture, open_capture
 from leadline.findings import SEVERITIES, evaluate
-from replicating import restarts, streaming, taken
+from replicating import at, restarts, streaming, taken, writing
 from standby import Standby
 
 pytestmark = pytest.mark.live
 REPLICATION = ["STANDBY-BEHIND", "REPLAY-PAUSED", "LAG-BLIND", "REPLAY-SATURATED", "REPLAY-IO-BOUND", "SLOT-LOST"]
 
 
-@contextmanager
-def writing(dsn: str) -> Iterator[threading.Event]:
-    """WAL all the time, as long as the server is there. Set when it is not."""
-    stop, gone = threading.Event(), threading.Event()
-
-    def write() -> None:
-        try:
-            with psycopg.connect(dsn, autocommit=True) as db:
-                while not stop.wait(0.02):
-                    db.execute("select pg_logical_emit_message(true, 'test', repeat('x', 20000))")
-        except psycopg.Error:
-            gone.set()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield gone
-    finally:
-        stop.set()
-        thread.join(30)
-
-
 @pytest.fixture(params=[13, 18])
 def pair(request: pytest.FixtureRequest, fresh_server: Callable[..., Server]) -> Iterator[tuple[Server, Standby]]:
     with streaming(fresh_server(request.param)) as both:
         yield both
-
-
-def at(dsn: str, query: str) -> Any:
-    with psycopg.connect(dsn, autocommit=True) as db:
-        row = db.execute(query.encode()).fetchone()
-        return row and row[0]
 
 
 def nothing_is_found(capture: Capture) -> None:

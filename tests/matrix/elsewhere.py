@@ -26,8 +26,8 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "DELAYED-ACK": "needs a client that waits for the acknowledgement of half a message; planted in tests/live/test_wire.py",
     "POOLER-WAIT": "needs the packets on both sides of a pooler; planted in tests/live/test_pooler.py",
     "WIRE-MYSQL-HASH": "needs a MySQL server that is asked without TLS; its test is in tests/unit/test_findings_wire.py",
-    "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; its test is in tests/unit/test_findings_replication.py",
-    "WALSENDER-READ": "needs a walsender that reads WAL files for seconds; its test is in tests/unit/test_findings_replication.py",
-    "CASCADE-HOP": "needs a standby behind a standby, on a slow way; its test is in tests/unit/test_findings_replication.py",
-    "LOGICAL-APPLY-BOUND": "needs a publisher and a subscriber; its test is in tests/unit/test_findings_replication.py",
+    "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; planted in tests/live/test_findings_live_replication.py",
+    "WALSENDER-READ": "needs a standby that comes back to a sender on a slow disk; planted in tests/live/test_replication_cascade.py",
+    "CASCADE-HOP": "needs a standby behind a standby, on a slow way; planted in tests/live/test_replication_cascade.py",
+    "LOGICAL-APPLY-BOUND": "needs a publisher and a subscriber; planted in tests/live/test_findings_live_replication.py",
 }

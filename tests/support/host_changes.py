@@ -96,6 +96,15 @@ def loop_disk() -> Iterator[tuple[Path, str]]:
             subprocess.run(["umount", at], check=True)
 
 
+def forget_pages(folder: Path) -> None:
+    """The files of this folder are on their disk, and not in the page cache any more."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 @contextmanager
 def writes_limited(device: str, per_s: int, direction: str = "write") -> Iterator[Path]:
     """A control group whose processes may write so often, or read. All of them end before it."""

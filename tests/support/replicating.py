@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from conftest import Server, wait_until
 from findings_synthetic import SyntheticCapture
 from leadline.probes.options import Options
@@ -48,6 +49,34 @@ def restarts(standby: Standby) -> Iterator[Callable[[], None]]:
     finally:
         standby.stop()
         over.set()
+        thread.join(30)
+
+
+def at(dsn: str, query: str) -> Any:
+    with psycopg.connect(dsn, autocommit=True) as db:
+        row = db.execute(query.encode()).fetchone()
+        return row and row[0]
+
+
+@contextmanager
+def writing(dsn: str) -> Iterator[threading.Event]:
+    """WAL all the time, as long as the server is there. Set when it is not."""
+    stop, gone = threading.Event(), threading.Event()
+
+    def write() -> None:
+        try:
+            with psycopg.connect(dsn, autocommit=True) as db:
+                while not stop.wait(0.02):
+                    db.execute("select pg_logical_emit_message(true, 'test', repeat('x', 20000))")
+        except psycopg.Error:
+            gone.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield gone
+    finally:
+        stop.set()
         thread.join(30)
 
 

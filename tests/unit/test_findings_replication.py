@@ -488,6 +488,15 @@ def test_hops_that_do_not_hold_standbys_up(cap: SyntheticCapture, on_disk: Any, 
     assert rows(cap, "CASCADE-HOP") == []
 
 
+def test_a_receiver_that_connects_anew_asks_from_the_begin_of_its_segment(cap: SyntheticCapture) -> None:
+    """db3 has 104 MB when the walsender of db2 begins to send it WAL from 96 MB on, 1 MB a second."""
+    cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: max(104, 96 + at)}, {(1, 71): 2})
+    for n in range(61):
+        lsns = dict.fromkeys(("sent_lsn", "write_lsn", "flush_lsn", "replay_lsn"), (96 + n) * MB)
+        cap.add("walsender", ts=cap.ts(n), node=2, pid=72, application_name="standby", state="catchup", **lsns)
+    assert one(cap, "CASCADE-HOP").subject == "hop from db2:5432 to db3:5432"
+
+
 def test_nobody_knows_whom_the_walsender_of_a_standby_serves(cap: SyntheticCapture) -> None:
     """db3 and db4 have the same WAL at each moment, and db2 as well as the primary may send it to either."""
     cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at, 4: lambda at: 100 + at}, {(1, 71): 2, (1, 74): 4, (2, 72): 3})

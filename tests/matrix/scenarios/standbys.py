@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from conftest import in_memory, wait_until
-from host_changes import control_group, loop_disk, writes_limited
+from host_changes import control_group, forget_pages, loop_disk, writes_limited
 from standby import Standby
 
 from matrix.ground import Ground
@@ -294,15 +292,6 @@ def replay_at_a_cpu_quota(g: Ground) -> Iterator[Truth]:
         falls_behind(reader, 10)
         queue = g.run_queue([pid])
         yield lambda: [Expected("REPLAY-CPU-STARVED", "replay", queue(), ("at the end this standby was",), "medium")]
-
-
-def forget_pages(folder: Path) -> None:
-    """The files of this folder are on their disk, and not in the page cache any more."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb+") as file:
-                os.fsync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 NO_IMAGES = {"full_page_writes": False}

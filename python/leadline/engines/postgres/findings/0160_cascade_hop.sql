@@ -20,19 +20,24 @@ place as (  -- what each standby has on its disk. A walreceiver that starts agai
   from replication_position where in_recovery and greatest(flush_lsn, replay_lsn) is not null
 ),
 -- The server does not say which of the watched standbys a walsender serves. It is none that lacks what the walsender was told is on its
--- receiver's disk, and none that has what the walsender has not sent.
+-- receiver's disk, and none that has got what the walsender has not sent. A receiver that connects anew asks from the begin of the segment:
+-- what it had when the walsender was first seen says nothing.
 pair as (
   select s.node, s.pid, p.node as standby
   from (select node, pid from sender group by all having count(*) >= getvariable('hop_readings')) s
   join (select node from place group by all having count(*) >= getvariable('hop_readings')) p on p.node <> s.node
+),
+had as (
+  select r.node, r.pid, r.standby, coalesce(max(p.lsn) filter (p.ts <= f.ts), min(p.lsn)) as lsn
+  from pair r join (select node, pid, min(ts) as ts from sender group by all) f using (node, pid) join place p on p.node = r.standby group by all
 ),
 refuted as (
   select s.node, s.pid, s.standby from (select * from sender join pair using (node, pid)) s asof join place p on p.node = s.standby and p.ts >= s.ts
   where p.lsn < s.flush_lsn
   union
   select d.upstream, d.pid, d.standby
-  from (select r.node as upstream, r.pid, r.standby, p.ts, p.lsn from pair r join place p on p.node = r.standby) d asof join sender s on s.node = d.upstream and s.pid = d.pid and s.ts >= d.ts
-  where d.lsn > s.sent_lsn
+  from (select h.node as upstream, h.pid, h.standby, p.ts, p.lsn, h.lsn as had_lsn from had h join place p on p.node = h.standby) d asof join sender s on s.node = d.upstream and s.pid = d.pid and s.ts >= d.ts
+  where d.lsn > s.sent_lsn and d.lsn > d.had_lsn
 ),
 possible as (select * from pair except select * from refuted),
 claimed as (select node, pid, any_value(standby) as standby from possible group by node, pid having count(*) = 1),
