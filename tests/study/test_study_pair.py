@@ -153,17 +153,28 @@ def test_nothing_is_left_of_a_pair_whose_study_is_killed(tmp_path: Path) -> None
     wait_until(lambda: not Path(group).exists() and not Path(folder).exists(), what="the end of the group and the folder")
 
 
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command whose logbook is of this folder alone, and whose stdin is no terminal."""
+    environment = {name: value for name, value in os.environ.items() if name != "LEADLINE_RUN"} | {"LEADLINE_BOOK": str(folder / "book")}
+    command = [sys.executable, "-m", "leadline", *words]
+    return subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False, cwd=folder
+    )
+
+
+def printed(folder: Path, *words: str) -> str:
+    done = run(folder, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_commit_that_waits_for_the_standby_has_the_round_trip(tmp_path: Path) -> None:
     """From the command to the report, with two modes and one block."""
     words = ["replication", "study", "commit-modes", "--setting", "synchronous_commit=local,on", "--round-trip", "0,30ms", "--for", "300ms",
              "--repetitions", "1", "--pg-bin", str(fetched_or_skip(18).bin_dir), "--json"]  # fmt: skip
-    environment = {name: value for name, value in os.environ.items() if name != "LEADLINE_RUN"} | {"LEADLINE_BOOK": str(tmp_path / "book")}
 
     def leadline(*words: str) -> str:
-        command = [sys.executable, "-m", "leadline", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return printed(tmp_path, *words)
 
     found = json.loads(leadline(*words))["study"]
     modes = {mode["name"]: mode for mode in found["round_trips"] if mode["metric"] == "p50 ms"}
@@ -222,3 +233,39 @@ def test_a_named_pair_is_one_and_waits(named: tuple[Server, Standby], fresh_serv
     server.sql("select pg_reload_conf()")
     wait_until(lambda: server.sql("select 1 from pg_stat_replication where sync_state = 'sync'"), what="the synchronous standby")
     check(server.dsn, standby.dsn)
+
+
+SET = "select name, setting, sourcefile, pending_restart from pg_settings where source <> 'default' or sourcefile is not null order by name"
+BASES = "select datname from pg_database order by datname"
+
+
+def state(server: Server, standby: Standby) -> list[Any]:
+    """What a study could leave behind."""
+    with psycopg.connect(standby.dsn, autocommit=True) as db:
+        of_standby = [db.execute(query).fetchall() for query in (SET, BASES)]
+    files = [(of.data_dir / "postgresql.auto.conf").read_text() for of in (server.private, standby)]
+    return [[server.sql(SET), server.sql(BASES)], of_standby, files]
+
+
+def test_a_study_of_a_named_pair_asks_and_leaves_it_as_it_was(named: tuple[Server, Standby], tmp_path: Path) -> None:
+    server, standby = named
+    with server.connect() as db:
+        db.execute("alter system set synchronous_standby_names = '*'")
+        db.execute("alter system set synchronous_commit = 'remote_write'")  # no level of the study is the server's own
+        db.execute("select pg_reload_conf()")
+    wait_until(lambda: server.sql("select 1 from pg_stat_replication where sync_state = 'sync'"), what="the synchronous standby")
+    was = state(server, standby)
+    words = ["replication", "study", "commit-modes", "--primary", server.dsn, "--standby", standby.dsn, "--for", "300ms",
+             "--setting", "synchronous_commit=local,on", "--repetitions", "1", "--json"]  # fmt: skip
+
+    refused = run(tmp_path, *words)
+    assert refused.returncode == 2 and "nobody is there to ask whether to change this server" in refused.stdout + refused.stderr
+    assert "synchronous_commit becomes local, on in turn, with a reload each time; it has remote_write" in refused.stderr
+    assert state(server, standby) == was
+
+    found = json.loads(printed(tmp_path, *words, "--yes"))["study"]
+    assert [cell[0] for cell in found["design"]["cells"]] == ["local", "on"]
+    assert all(0 < row["synchronous_commit=local"] < 1e3 and 0 < row["synchronous_commit=on"] < 1e3 for row in found["rows"])
+    made = server.sql("select pg_current_wal_flush_lsn()::text")[0][0]
+    wait_until(lambda: ask(standby.dsn, f"select pg_last_wal_replay_lsn() >= '{made}'"), what="replay")
+    assert state(server, standby) == was
