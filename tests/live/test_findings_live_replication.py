@@ -13,12 +13,12 @@ import pytest
 from conftest import Server, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding, evaluate
-from replicating import restarts, streaming, taken
+from replicating import MB, at, restarts, streaming, taken
 from standby import Standby
 
 pytestmark = pytest.mark.live
 MAJORS = [13, 18]
-RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND"]
+RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND", "RESTARTPOINT-LAG"]
 
 
 def found(path: Path, **thresholds: float) -> dict[str, Finding]:
@@ -127,3 +127,32 @@ def test_a_walsender_that_reads_from_the_cache_of_the_kernel_is_no_finding(
         reads = "backend_type = 'walsender' and lower(wait_event) = 'walread'"
         assert capture.scalar(f"select count(*) from session_sample where {reads}") > 0
     assert found(path) == {}
+
+
+def write(server: Server, standby: Standby, megabytes: int) -> None:
+    """So much WAL, which the standby has then replayed."""
+    server.sql("select count(pg_logical_emit_message(true, 'test', repeat('x', 1048576))) from generate_series(1, %s)", [megabytes])
+    made = server.sql("select pg_current_wal_flush_lsn()::text")[0][0]
+    wait_until(lambda: at(standby.dsn, f"select pg_last_wal_replay_lsn() >= '{made}'"), what="replay")
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_standby_without_restartpoints(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """The primary makes no checkpoint for 100 MB, three times what the standby has as max_wal_size. Then it makes one, and the standby its
+    restartpoint."""
+    server = fresh_server(major, checkpoint_timeout="1h", max_wal_size="4GB")
+    with Standby(server.private, max_wal_size="32MB", min_wal_size="32MB") as standby:
+        standby.until_streaming()
+        write(server, standby, 100)
+        distance = "select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), redo_lsn)::float8 from pg_control_checkpoint()"
+        low = at(standby.dsn, distance)
+        path = taken(tmp_path / "x.leadline", lambda: write(server, standby, 3), dsn=standby.dsn, for_s=3.0)
+        finding = found(path, restartpoint_bytes=50e6)["RESTARTPOINT-LAG"]
+        [evidence] = finding.evidence
+        assert 100 * MB < low < evidence["replayed_bytes"] <= at(standby.dsn, distance)
+        assert evidence["max_wal_bytes"] == 32 * MB and "none was finished in the capture" in finding.statement
+        server.sql("checkpoint")
+        write(server, standby, 1)
+        at(standby.dsn, "checkpoint")
+        path = taken(tmp_path / "y.leadline", lambda: None, dsn=standby.dsn, for_s=1.0)
+        assert found(path, restartpoint_bytes=0) == {}

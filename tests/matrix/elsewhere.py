@@ -29,5 +29,6 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "REPLAY-EVICTS": "needs a standby whose cache is full of changed pages; planted in tests/live/test_findings_live_replication.py",
     "WALSENDER-READ": "needs a standby that comes back to a sender on a slow disk; planted in tests/live/test_replication_cascade.py",
     "CASCADE-HOP": "needs a standby behind a standby, on a slow way; planted in tests/live/test_replication_cascade.py",
+    "RESTARTPOINT-LAG": "needs a standby that replays without restartpoints; planted in tests/live/test_findings_live_replication.py",
     "LOGICAL-APPLY-BOUND": "needs a publisher and a subscriber; planted in tests/live/test_findings_live_replication.py",
 }

@@ -54,7 +54,8 @@ def restarts(standby: Standby) -> Iterator[Callable[[], None]]:
 
 def at(dsn: str, query: str) -> Any:
     with psycopg.connect(dsn, autocommit=True) as db:
-        row = db.execute(query.encode()).fetchone()
+        found = db.execute(query.encode())
+        row = found.fetchone() if found.description else None
         return row and row[0]
 
 

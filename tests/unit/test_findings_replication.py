@@ -555,3 +555,29 @@ def test_apply_workers_that_keep_up(cap: SyntheticCapture, works: int, wait: str
     if to_s < 60:
         cap.sample(worker, "idle", "Activity:LogicalApplyMain", to_s, 60)
     assert rows(cap, "LOGICAL-APPLY-BOUND") == []
+
+
+def restartpoint(cap: SyntheticCapture, replayed_gb: float, moved_gb: float) -> None:
+    """max_wal_size is 1 GB; at the end the standby has replayed so much since its last restartpoint, which has moved by so much."""
+    cap.add("setting", name="max_wal_size", setting="1024")
+    gb = 1 << 30
+    for metric, before, after in (
+        ("redo_lsn", 0, moved_gb * gb), ("replay_lsn", 6 * gb, 12 * gb), ("replayed_bytes", 6 * gb, replayed_gb * gb)
+    ):  # fmt: skip
+        cap.stat("pg_control_checkpoint", metric, before, after)
+
+
+@pytest.mark.parametrize(("replayed_gb", "severity"), [(2.0, "low"), (16.0, "medium")])
+def test_a_restartpoint_that_is_far_behind(cap: SyntheticCapture, replayed_gb: float, severity: str) -> None:
+    restartpoint(cap, replayed_gb, 0)
+    found = one(cap, "RESTARTPOINT-LAG")
+    assert (found.severity, found.cost_s) == (severity, None)
+    assert found.statement == (
+        f"This standby has replayed {replayed_gb} GB of WAL since the checkpoint of its last restartpoint, {replayed_gb} times max_wal_size"
+        " (1.0 GB): it keeps this WAL, and replays it again if it crashes; none was finished in the capture; it replays 102.4 MB/s"
+    )
+
+
+def test_a_restartpoint_within_two_cycles(cap: SyntheticCapture) -> None:
+    restartpoint(cap, 1.9, 4)
+    assert rows(cap, "RESTARTPOINT-LAG") == []

@@ -154,6 +154,11 @@ VIEWS: tuple[StatView, ...] = (
     ),
     StatView("pg_stat_archiver", "select * from pg_stat_archiver"),
     StatView("pg_ls_archive_statusdir", "select count(*) filter (where name like '%.ready') as waiting from pg_ls_archive_statusdir()"),
+    StatView(  # of a standby: its last restartpoint, and what it has replayed since
+        "pg_control_checkpoint",
+        """select c.redo_lsn, p.replay_lsn, pg_wal_lsn_diff(p.replay_lsn, c.redo_lsn) as replayed_bytes
+           from pg_control_checkpoint() c cross join (select pg_last_wal_replay_lsn()) p(replay_lsn) where pg_is_in_recovery()""",
+    ),
     StatView(  # what a vacuum has to pass over: few rows, and none of vacuums themselves
         "pg_locks",
         """select l.relation::int8 as relation, l.pid, l.mode, l.relation::int8 as relid,
