@@ -35,7 +35,7 @@ from leadline.probes.take import take
 from leadline.progress import Silent
 from leadline.study.load_beside import LoadBeside
 from leadline.study.pair import Pair, Primary
-from leadline.study.positions import Positions, rate_of
+from leadline.study.positions import Positions
 
 MB = 1 << 20
 SETTINGS = {
@@ -44,6 +44,7 @@ SETTINGS = {
 }  # fmt: skip
 ROWS = 500  # inserted at once
 LINE = f"insert into line select n, 'the same words' from generate_series(1, {ROWS}) n;"
+INSERTED = "select (pg_current_wal_insert_lsn() - '0/0')::bigint"
 TICK_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -109,8 +110,8 @@ def point(of: Pair, rate: float, for_s: float) -> dict[str, Any]:
     slope = linear_regression(at, lags).slope
     spread = sum((value - median(lags)) ** 2 for value in lags)
     left = sum((value - (linear_regression(at, lags).intercept + slope * x)) ** 2 for x, value in zip(at, lags, strict=True))
-    drained = drain[-1].replayed - drain[0].replayed
-    drain_s = drain[-1].at_s - drain[0].at_s
+    drained = drain[-1].replayed - drain[0].replayed if drain else 0  # nothing where all was replayed when the load ended
+    drain_s = drain[-1].at_s - drain[0].at_s if drain else 0.0
     return {
         "transactions_per_s": rate, "seconds": round(seconds, 1), "made": round((last.made - first.made) / seconds / MB, 3),
         "replayed": round((last.replayed - first.replayed) / seconds / MB, 3), "lag_growth": round(slope / MB, 3),
@@ -126,14 +127,9 @@ def keep_up(given: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"parts_of_capacity": [0.3, 0.6, 0.85, 1.2, 1.6], "quotas": {}}
     with pair(given.pg_bin) as of:
         execute(of.primary.dsn, "create table line (n int, body text)", "checkpoint")
-        with closing(Positions(of.primary.dsn, of.standby.dsn)) as positions:  # what one transaction makes
-            positions.start()
-            positions.wait(3, 5.0)
-            before = positions.readings[-1].made
-            execute(of.primary.dsn, *[LINE] * 50)
-            seen = len(positions.readings)
-            positions.wait(seen + 2, 5.0)
-            each = (positions.readings[-1].made - before) / 50
+        [before] = execute(of.primary.dsn, INSERTED)
+        [after] = execute(of.primary.dsn, *[LINE] * 50, INSERTED)
+        each = (after - before) / 50
         found["bytes_per_transaction"] = round(each)
         for quota in (0.05, 0.10):
             of.set_up("", quota)
@@ -158,12 +154,12 @@ def after_checkpoint(dsn: str, for_s: float) -> list[dict[str, float]]:
         db.execute("checkpoint")
         update = "update big set v = v + 1 where id = %s"
         for _ in range(round(for_s)):
-            [before] = db.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone() or (0,)
+            [before] = db.execute(INSERTED.encode()).fetchone() or (0,)
             end, done = time.monotonic() + 1, 0
             while time.monotonic() < end:
                 db.execute(update, [draw.randrange(pages * 20) + 1], prepare=True)
                 done += 1
-            [after] = db.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone() or (0,)
+            [after] = db.execute(INSERTED.encode()).fetchone() or (0,)
             steps.append({"transactions": done, "bytes_each": round((after - before) / done)})
     return steps
 
@@ -205,7 +201,8 @@ def delay(given: argparse.Namespace) -> dict[str, Any]:
                 execute(of.standby.dsn, *before)
                 since = time.monotonic_ns()
                 out = Path(folder, name.replace(" ", ""))
-                take(dsn=of.primary.dsn, others=[of.standby.dsn], for_s=given.seconds, out=out, probes=["sessions"], progress=Silent())
+                others, what = [of.standby.dsn], ["sessions"]
+                out = take(dsn=of.primary.dsn, others=others, for_s=given.seconds, out=out, probes=what, progress=Silent())
                 execute(of.standby.dsn, *after)
             with closing(open_capture(out)) as capture:
                 rows = capture.rows("select ts, lag_s, lag_bytes, made_lsn from replication_lag where is_standby order by ts")
@@ -242,18 +239,18 @@ def recovery(given: argparse.Namespace) -> dict[str, Any]:
             (copy / "postmaster.pid").unlink(missing_ok=True)
             run = [sys.executable, "-m", "leadline"]
             plan = json.loads(_printed([*run, "recover", str(copy), "--plan", "--json"]))
-            redo, end = plan["redo_lsn"], plan["end_lsn"]
+            redo = plan["redo_lsn"]
             began = time.monotonic()
             done = json.loads(_printed([*run, "recover", str(copy), "--json"]))
             took = time.monotonic() - began
-            _printed([*run, "wal", "export", str(server.data_dir / "pg_wal"), "--start", redo, "-o", str(export)])
+            _printed([*run, "wal", "export", str(server.data_dir / "pg_wal"), "--from", redo, "-o", str(export)])
             with closing(open_capture(export)) as capture:
                 exported = capture.scalar("select count(*) from wal_record")
-            dump = subprocess.run(
-                [Path(given.pg_bin, "pg_waldump"), "-p", server.data_dir / "pg_wal", "-s", redo, "-q"], capture_output=True, text=True, check=False
-            )
+            words = [Path(given.pg_bin, "pg_waldump"), "-p", server.data_dir / "pg_wal", "-s", redo]
+            dump = subprocess.run(words, capture_output=True, text=True, check=False)  # ends with an error where the WAL ends
             dumped = len(re.findall(r"(?m)^rmgr:", dump.stdout))
-    return {"plan": plan, "recovered": done, "took_s": round(took, 2), "exported": exported, "pg_waldump": dumped, "end": end}
+    recovered = sum(kind["records"] for kind in done["kinds"])
+    return {"wal_bytes": plan["wal_bytes"], "recovered": recovered, "exported": exported, "pg_waldump": dumped, "took_s": round(took, 2)}
 
 
 def _children(pid: int) -> list[int]:
