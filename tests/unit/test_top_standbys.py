@@ -90,6 +90,10 @@ def test_who_cannot_be_read_is_there_and_says_why(live: LiveCapture) -> None:
     live.look_at(at(10), at(20) + 1)
     away = standbys_now(live, nodes("connection refused"))[1]
     assert away == StandbyNow("db3:5432", True, held_up="cannot be read: connection refused")
+    asked = nodes("connection refused")
+    asked[1].is_away = True  # it was read in the window, and is away now
+    seen = standbys_now(live, asked)[0]
+    assert (seen.name, seen.lag_bytes, seen.held_up) == ("db2:5432", 40 * MB, "cannot be read: connection refused")
 
 
 STANDBY = StandbyNow("db2:5432", True, 0.2, 3.4, False, 7 * MB, None, 0, 0, 7 * MB, 2.0 * MB, 1.0 * MB, "not replayed: Lock:relation 98%")
@@ -116,7 +120,7 @@ def test_the_table_at_80_and_120_columns(frame: Frame) -> None:
 
 def test_what_was_last_read_long_ago_says_so(frame: Frame) -> None:
     old = dataclasses.replace(frame, standbys=[dataclasses.replace(STANDBY, age_s=12.0)])
-    assert "12 s ago: not replayed" in lines(grids.grid_of(STANDBYS, old), 117)[1].plain
+    assert "last read 12 s ago; not re" in lines(grids.grid_of(STANDBYS, old), 117)[1].plain
 
 
 def test_text_and_json_have_them_only_where_they_are_watched(frame: Frame) -> None:

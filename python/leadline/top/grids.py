@@ -292,7 +292,7 @@ def standbys(frame: Frame) -> Grid:
     for number, s in enumerate(frame.standbys or []):
         parts = (s.unsent_bytes, s.unreceived_bytes, s.unflushed_bytes, s.unreplayed_bytes)
         behind = "" if s.behind_s is None else f"{'>' if s.is_least else ''}{seconds(s.behind_s)}"
-        old = f"{age_in_words(s.age_s)} ago: " if s.age_s is not None and s.age_s > AWAY_S else ""
+        old = f"last read {age_in_words(s.age_s)} ago; " if s.age_s is not None and s.age_s > AWAY_S else ""
         cells: list[Cell] = [Text(one_line(s.name), "bold" if s.is_asked else ""), behind, short_size(s.lag_bytes),
                              short_size(s.made_per_s), short_size(s.replayed_per_s), *map(short_size, parts),
                              one_line(old + (s.held_up or "keeps up"))]  # fmt: skip

@@ -37,21 +37,22 @@ from busy where seconds > 0 order by node, share desc, activity, wait
 def standbys_now(capture: Capture, nodes: Sequence[Node]) -> list[StandbyNow]:
     """First those that were asked, the one that is most behind first; then what senders have heard of theirs."""
     names = {node.number: node.name for node in nodes}
+    away = {node.number: f"cannot be read: {node.lost}" for node in nodes if node.is_away}
     does: dict[int, str] = {}
     for row in capture.rows(_REPLAY):  # the largest share of each first
         does.setdefault(row["node"], f"{row['wait'] or DOES[row['activity']]} {row['share']:.0%}")
     rows = capture.rows(_NOW)
-    found = [_standby(row, names[row["node"]], does.get(row["node"], "")) for row in rows]
+    found = [_standby(row, names[row["node"]], does.get(row["node"], ""), away.get(row["node"], "")) for row in rows]
     seen = {row["node"] for row in rows if row["is_standby"]}
-    away = [StandbyNow(n.name, True, held_up=f"cannot be read: {n.lost}") for n in nodes if n.number not in seen and n.is_away]
-    return [*(one for one in found if one.is_asked), *away, *(one for one in found if not one.is_asked)]
+    unseen = [StandbyNow(names[number], True, held_up=why) for number, why in away.items() if number not in seen]
+    return [*(one for one in found if one.is_asked), *unseen, *(one for one in found if not one.is_asked)]
 
 
-def _standby(row: dict[str, Any], node: str, does: str) -> StandbyNow:
+def _standby(row: dict[str, Any], node: str, does: str, away: str) -> StandbyNow:
     is_asked = row["is_standby"]
     name = node if is_asked else f"{row['receiver']}, as {node} heard"
     told = {figure: row[figure] for figure in FIGURES}
-    return StandbyNow(name, is_asked, **told, held_up=_held_up(row, does if is_asked else ""))
+    return StandbyNow(name, is_asked, **told, held_up=away or _held_up(row, does if is_asked else ""))
 
 
 def _held_up(row: dict[str, Any], does: str) -> str:
