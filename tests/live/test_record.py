@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,8 @@ from leadline.cli import run
 from leadline.recorder import coarser
 from leadline.recorder.pieces import Pieces, gaps
 from leadline.recorder.status import status
+from leadline.recorder.unusual import FINDINGS, SESSIONS, Unusual, write_baseline
+from leadline.recorder.usual import DAYS, Hour, Usual
 from level_sums import sums
 from live import clients, sessions, waiting
 
@@ -259,3 +261,62 @@ def test_what_is_found_each_minute_is_an_event_once(
     assert len(runs) == len(lines) and {one["status"] for one in runs if one["name"] == "BLOCK-CHAIN new"} == {"failed"}
     assert run(["record", "--status", str(to)]) == 0
     assert "BLOCK-CHAIN" in capsys.readouterr().out
+
+
+def knows_days(to: Path) -> None:
+    """A recorder's directory that has seen three days of nothing: it judges at once."""
+    to.mkdir()
+    kinds = [Unusual(SESSIONS), Unusual(FINDINGS)]
+    for kind in kinds:
+        kind.known[kind.kind.total] = usual = Usual(kind.kind.least, kind.kind.an_hour)
+        usual.hours = [Hour(DAYS, {0: float(DAYS)}) for _ in usual.hours]
+    write_baseline(to, kinds)
+
+
+def test_a_lock_chain_is_unusual_and_is_taken_in_detail(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "rec"
+    knows_days(to)
+    monkeypatch.setenv("LEADLINE_BOOK", str(tmp_path / "book"))
+    with server.connect(autocommit=True) as db:
+        db.execute("create table row_of_all as select 1 as id, 0 as n")
+    arguments = ["--findings-every", "0s", "--detail-for", "3s", "--detail-budget", "3s"]
+    with recorder(to, server.dsn, *arguments) as process, sessions(server) as connect, ExitStack() as stack:
+        connect("holder").execute("begin; update row_of_all set n = 1")
+        for n in range(6):
+            stack.enter_context(waiting(connect(f"victim {n}"), "update row_of_all set n = 2"))
+        ready = "a detail capture that has ended"
+        wait_until(lambda: (to / "recorder.json").exists() and _ended(to) == 1, timeout_s=120, what=ready)
+        assert run(["record", "--detail", str(to), "--detail-for", "2s"]) == 0
+        wait_until(lambda: _ended(to) == 2, timeout_s=60, what=ready)
+        found = status(to)
+        assert end(process) == 0
+    (event,) = [json.loads(line) for line in (to / "events.jsonl").read_text().splitlines()]
+    assert (event["id"], event["change"], event["subject"]) == ("UNUSUAL", "new", "waits: Lock")
+    assert 5 < event["measured"]["value"] <= 6.01 and event["measured"]["usual"] == 0 and event["measured"]["limit"] == 2
+    first, second = found["detail"]["taken"]
+    assert event["capture"] == first["capture"] and "waits: Lock" in first["why"] and first["by_itself"]
+    assert second["why"] == "by hand" and not second["by_itself"] and found["detail"]["failed"] == 0
+    for taken, for_s in ((first, 3), (second, 2)):
+        assert taken["status"] == "complete"
+        (tick,) = rows(to / taken["capture"], "select sum(missed + 1) as due, any_value(period_ns) as period from tick")
+        assert tick["period"] == 1_000_000 and tick["due"] >= for_s * 900
+        lost = "select sum(weight_s) as s from session_sample where wait_event_type = 'Lock' and application_name like 'victim%'"
+        (lock,) = rows(to / taken["capture"], lost)
+        assert lock["s"] > 6 * for_s * 0.7
+    assert {"sessions", "host", "kernel"} <= {*json.loads((to / first["capture"] / "manifest.json").read_text())["options"]["probes"]}
+    assert found["others"] == [] and len(Pieces(to).read()) == 1, "the captures are no pieces"
+    capsys.readouterr()
+    assert run(["book", "list", "--json"]) == 0
+    (told,) = [one for one in json.loads(capsys.readouterr().out)["runs"] if one["kind"] == "finding"]
+    assert (told["name"], told["status"]) == ("UNUSUAL new", "failed")
+    assert run(["record", "--status", str(to)]) == 0
+    text = capsys.readouterr().out
+    assert first["capture"] in text and "usual at this hour" in text and "by hand" in text
+    assert run(["record", "--detail", str(to)]) == 2
+    assert "no recorder runs in this directory" in capsys.readouterr().err
+
+
+def _ended(to: Path) -> int:
+    return sum(taken["status"] != "running" for taken in (status(to)["detail"] or {}).get("taken", []))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from leadline.book.place import Place
 from leadline.book.store import Store
+from leadline.recorder.events import into_the_book
 from leadline.recorder.incidents import Incident
-from leadline.recorder.watch import into_the_book
 from leadline.server import housekeeping
 from leadline.server.launch import notifications
 from leadline.server.operation import perform

@@ -20,13 +20,13 @@ from findings_synthetic import SyntheticCapture
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.metrics import families
-from leadline.metrics.evidence import Piece
 from leadline.metrics.exposition import exposition
 from leadline.metrics.families import COUNTER, DB_TIME, FAMILIES, PRESSURE, Family, Reading
 from leadline.metrics.follower import Follower
 from leadline.metrics.host import HostSource
 from leadline.metrics.own import OwnSource
-from leadline.metrics.totals import MOST_CLASSES, MOST_EXPECTED, MOST_SERIES, MOST_WAITS, OTHER, Increase, Totals
+from leadline.metrics.totals import MOST_CLASSES, MOST_EXPECTED, MOST_SERIES, MOST_WAITS, OTHER, Totals
+from leadline.recorder.evidence import Increase, Piece
 from leadline.tables import all_tables
 from promtool import promtool
 
@@ -128,7 +128,7 @@ def test_a_large_piece_is_taken_in_a_part_at_a_time(tmp_path: Path, monkeypatch:
     assert row["longest"] == 600 and row["n"] < 2000
     waits, states = expected(capture)
     for at_once in (1, 70, 1000, 10**6):
-        monkeypatch.setattr("leadline.metrics.evidence.AT_ONCE", at_once)
+        monkeypatch.setattr("leadline.recorder.evidence.AT_ONCE", at_once)
         found = taken_in(capture)
         assert (dict(found.waits), dict(found.states), found.passes) == (waits, states, 600), at_once
 
@@ -190,7 +190,7 @@ def test_each_engine_says_what_is_database_time(tmp_path: Path, monkeypatch: pyt
     """The condition may ask for any column of a run and its session."""
     capture = loaded(tmp_path)
     condition = "case when c.target_kind = 'postgres' then s.state = 3 and s.query_start > 0 and w.application_name = 'psql' else false end"
-    monkeypatch.setattr("leadline.metrics.evidence.in_db_time", lambda: condition)
+    monkeypatch.setattr("leadline.recorder.evidence.in_db_time", lambda: condition)
     assert dict(taken_in(capture).waits) == {("Client", "ClientRead"): 600 * PERIOD_NS}
 
 

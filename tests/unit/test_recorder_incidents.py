@@ -122,6 +122,30 @@ def test_a_late_evaluation_is_skipped_and_counted_and_one_that_hangs_is_ended(wa
     assert ALL[1].killed
 
 
+def test_one_that_is_asked_for_begins_with_the_next_look_and_once_more_soon(watch: Watch) -> None:
+    state: dict[str, Any] = {}
+    begun = []
+    for second in range(0, 240, 10):
+        if second == 90:
+            watch.soon()
+        before = len(ALL)
+        watch.look(state, at(second), [], "running")
+        if len(ALL) > before:
+            begun.append(second)
+            ALL[-1].answer = {"window_s": 180.0, "findings": []}
+    assert begun == [60, 90, 120, 180]
+
+
+def test_what_each_rule_has_cost_is_given_once(watch: Watch) -> None:
+    for second in (0, 60, 70):
+        watch.look({}, at(second), [], "running")
+        assert watch.costs() == (None if second < 70 else {"A-RULE": 0.25, "B-RULE": 0.0})
+        if ALL:
+            found = [finding("low", 30.0), finding(cost_s=15.0, subject="u"), finding("info", None, rule="B-RULE")]
+            ALL[-1].answer = {"window_s": 180.0, "findings": found}
+    assert watch.costs() is None
+
+
 def test_only_pieces_that_may_have_the_window_are_read(watch: Watch, tmp_path: Path) -> None:
     wall = at(0).wall_ns
     for number, ended in enumerate((-1000, -200, -100)):

@@ -292,5 +292,5 @@ def test_the_guide_names_options_and_defaults_as_they_are() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "recorder.md").read_text(encoding="utf-8")
     defaults = {option.opts[0]: option.default for option in command.params}
     rows = re.findall(r"^\| `(--[a-z-]+)` \| (\S+) \|", guide, re.MULTILINE)
-    assert len(rows) == 3 and all(defaults[name] == value for name, value in rows)
+    assert len(rows) == 6 and all(defaults[name] == value for name, value in rows)
     assert set(re.findall(r"`(--[a-z-]+)`", guide)) <= defaults.keys()

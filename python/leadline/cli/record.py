@@ -12,19 +12,22 @@ import click
 
 from leadline.errors import LeadlineError
 from leadline.listening import host_and_port, is_local
-from leadline.units import bytes_of, seconds_of
+from leadline.units import MB, bytes_of, seconds_of
 
 if TYPE_CHECKING:
     from leadline.probes.options import Options
+    from leadline.recorder.detail import Bounds
     from leadline.recorder.retention import Level
 
 LEAST_PIECE_S, LEAST_EVERY_S = 2.0, 10.0
+LEAST_DETAIL_S, LEAST_DETAIL = 1.0, 64 * MB
 
 
 @click.command(
     "record",
     epilog="\b\nExamples:\n  leadline record postgres:///shop --to /var/lib/leadline/shop\n"
     "  leadline record --pid 4711 --to shop --keep 3d --max-size 5GB\n  leadline record --status shop\n"
+    "  leadline record --detail shop --detail-for 60s\n"
     "  leadline record postgres:///shop --to shop --metrics :9187\n"
     "  leadline record postgres:///shop --to /var/lib/leadline/shop --unit\n"
     "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
@@ -44,6 +47,12 @@ LEAST_PIECE_S, LEAST_EVERY_S = 2.0, 10.0
 @click.option(
     "--findings-every", default="1m", show_default=True, metavar="TIME", help="Evaluate the findings of the last minutes; 0s: never."
 )
+@click.option("--detail-for", default="30s", show_default=True, metavar="TIME", help="Length of a detail capture.")
+@click.option(
+    "--detail-budget", default="5m", show_default=True, metavar="TIME", help="Take at most so much in detail an hour; 0s: only by hand."
+)
+@click.option("--detail-max-size", default="2GB", show_default=True, metavar="SIZE", help="What all detail captures may take.")
+@click.option("--no-baseline", is_flag=True, help="Do not look for what is unusual for the hour, and take nothing in detail by itself.")
 @click.option("--piece", default="10m", show_default=True, metavar="TIME", help="Length of a piece: 30s, 10m, 1h.")
 @click.option("--rate", metavar="HZ", help="Samples per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: as take]")
 @click.option(
@@ -59,14 +68,18 @@ LEAST_PIECE_S, LEAST_EVERY_S = 2.0, 10.0
 @click.option(
     "--status", type=click.Path(path_type=Path), metavar="DIR", help="Show what this directory has, and whether its recorder runs."
 )
+@click.option(
+    "--detail", type=click.Path(path_type=Path), metavar="DIR", help="Have the recorder that runs in DIR take a detail capture now."
+)
 @click.option("--unit", "as_unit", is_flag=True, help="Record nothing: print a systemd unit that does, with the least rights.")
 @click.option("--grafana", is_flag=True, help="Record nothing: print a Grafana dashboard of the metrics.")
 @click.option("--as", "user", metavar="USER", help="User of the unit.  [default: owner of --data-dir, or postgres]")
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
 def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, keep_detail: str | None,
-    keep_seconds: str | None, max_size: str, keep_free: str, findings_every: str, piece: str, rate: str | None, tier: str,
-    metrics: str | None, metrics_token: Path | None, otlp: str | None, status: Path | None, as_unit: bool, grafana: bool, user: str | None,
+    keep_seconds: str | None, max_size: str, keep_free: str, findings_every: str, detail_for: str,
+    detail_budget: str, detail_max_size: str, no_baseline: bool, piece: str, rate: str | None, tier: str, metrics: str | None,
+    metrics_token: Path | None, otlp: str | None, status: Path | None, detail: Path | None, as_unit: bool, grafana: bool, user: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
@@ -81,6 +94,9 @@ def command(
         return
     if status is not None:
         _show_status(status, as_json=as_json)
+        return
+    if detail is not None:
+        _ask_for_detail(detail, detail_for)
         return
     if to is None:
         raise LeadlineError("usage", "no directory was given to record into", hint="--to DIR; or --status DIR to see what one has")
@@ -97,6 +113,7 @@ def command(
         raise LeadlineError("usage", "nothing would be kept", hint="--keep 14d")
     if 0 < (findings_s := seconds_of(findings_every)) < LEAST_EVERY_S:
         raise LeadlineError("usage", f"{findings_every} is too often", hint=f"--findings-every {LEAST_EVERY_S:g}s or more; 0s: never")
+    bounds = _bounds(detail_for, detail_budget, detail_max_size)
     options = Options(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=piece_s, rate_hz=None if rate is None else parse_rate(rate), tier=tier
     )
@@ -109,9 +126,10 @@ def command(
     if as_unit:
         said: dict[str, str | None] = {"--keep": keep, "--keep-detail": keep_detail, "--keep-seconds": keep_seconds}
         said |= {"--max-size": max_size, "--keep-free": keep_free, "--findings-every": findings_every, "--piece": piece}
+        said |= {"--detail-for": detail_for, "--detail-budget": detail_budget, "--detail-max-size": detail_max_size}
         said |= {"--rate": rate, "--tier": tier}
         said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
-        click.echo(_unit(options, to.absolute(), said, user, otlp), nl=False)
+        click.echo(_unit(options, to.absolute(), said, user, otlp, no_baseline=no_baseline), nl=False)
         return
     if user is not None:
         raise LeadlineError("usage", "--as is for the unit", hint="--unit prints one", where="--as")
@@ -120,8 +138,40 @@ def command(
         click.echo(text, err=True)
 
     with published(Wanted(metrics or "", metrics_token, collector), say) as watcher:
-        Recorder(to, options, limits, World(say=say, watcher=watcher), findings_s=findings_s).run()
+        world = World(say=say, watcher=watcher)
+        Recorder(to, options, limits, world, findings_s=findings_s, detail=bounds, baseline=not no_baseline).run()
     click.echo(f"next: leadline record --status {to}", err=True)
+
+
+def _bounds(for_text: str, budget_text: str, size_text: str) -> Bounds:
+    """Raises LeadlineError('usage')."""
+    from leadline.recorder.detail import Bounds
+
+    bounds = Bounds(_detail_s(for_text), seconds_of(budget_text), bytes_of(size_text))
+    if 0 < bounds.budget_s < bounds.for_s:
+        detail = f"one takes {for_text}, and {budget_text} may be taken in an hour"
+        raise LeadlineError("usage", "the budget is too small for a detail capture", detail, "0s: only by hand", "--detail-budget")
+    if bounds.max_bytes < LEAST_DETAIL:
+        raise LeadlineError("usage", f"{size_text} is too little for detail captures", hint="give 64MB or more", where="--detail-max-size")
+    return bounds
+
+
+def _detail_s(text: str) -> float:
+    """Raises LeadlineError('usage')."""
+    from leadline.recorder.asked import LONGEST_S
+
+    if not LEAST_DETAIL_S <= (for_s := seconds_of(text)) <= LONGEST_S:
+        raise LeadlineError("usage", f"{text} is no length of a detail capture", hint="give 1s to 1h", where="--detail-for")
+    return for_s
+
+
+def _ask_for_detail(directory: Path, for_text: str) -> None:
+    """Raises LeadlineError."""
+    from leadline.recorder.asked import ask
+
+    capture = ask(directory, _detail_s(for_text))
+    click.echo(f"{capture}: {for_text} are being taken", err=True)
+    click.echo(f"next: leadline show {capture}", err=True)
 
 
 def _levels(keep_s: float, detail: str | None, seconds: str | None) -> tuple[Level, ...]:
@@ -143,7 +193,7 @@ def _levels(keep_s: float, detail: str | None, seconds: str | None) -> tuple[Lev
     return tuple(found)
 
 
-def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None) -> str:
+def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None, *, no_baseline: bool) -> str:
     """said: options of the command line; those that are as by default are left out. Raises LeadlineError."""
     import sys
 
@@ -173,6 +223,7 @@ def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str 
         raise LeadlineError("usage", "the unit needs a user who may write the directory", hint=hint, where=str(to))
     defaults = {option.opts[0]: option.default for option in command.params if isinstance(option, click.Option)}
     words += [f"{name}={value}" for name, value in said.items() if value is not None and value != defaults[name]]
+    words += ["--no-baseline"] * no_baseline
     if otlp is not None:
         words.append(f"--otlp={otlp}" if otlp else "--otlp")
     others = _readers(said["--metrics"], otlp)

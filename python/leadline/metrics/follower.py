@@ -16,9 +16,9 @@ from pathlib import Path
 from leadline.engines import all_engines
 from leadline.errors import LeadlineError
 from leadline.metrics import families as f
-from leadline.metrics.evidence import Piece
 from leadline.metrics.totals import LONGEST_NAME, Totals
 from leadline.probes.probe import Probe, WritesSoon
+from leadline.recorder.evidence import Piece, newest
 
 DOINGS = ("recording", "waiting", "full")
 FRESH_S = 1.0  # who asks again within it gets the same
@@ -111,11 +111,11 @@ class Follower:
         if running is None or time.monotonic() - self._asked < WRITE_EVERY_S:
             return
         self._asked = time.monotonic()
-        before = _newest(running)
+        before = newest(running)
         for probe in probes:
             if isinstance(probe, WritesSoon):
                 probe.write_soon()
-        while _newest(running) == before and time.monotonic() - self._asked < WRITTEN_WITHIN_S:
+        while newest(running) == before and time.monotonic() - self._asked < WRITTEN_WITHIN_S:
             time.sleep(LOOK_EVERY_S)
 
     def _take_in_ended(self) -> None:
@@ -177,13 +177,3 @@ class Follower:
             if self._server is not None:
                 found.append(f.Reading(f.SERVER, ((self._server, 1),), since))
         return [reading for reading in found if reading.points]
-
-
-def _newest(piece: Path) -> tuple[str, int, int] | None:
-    """Changes when passes were written."""
-    segments = sorted((piece / "tick").glob("*.parquet"))
-    try:
-        stat = segments[-1].stat()
-    except (IndexError, FileNotFoundError):
-        return None
-    return segments[-1].name, stat.st_ino, stat.st_size

@@ -6,9 +6,10 @@ own. The time of the others is in the event `other` of their class, never droppe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from leadline.recorder.evidence import Increase
 
 MOST_WAITS = 400
 MOST_EXPECTED = 300  # the others have room
@@ -18,18 +19,6 @@ MOST_STATES = 20
 LONGEST_NAME = 100
 OTHER = "other"
 MOST_OTHERS = 10_000  # names that are counted one by one
-
-
-@dataclass
-class Increase:
-    """What some passes add. Times in ns. waits: of active sessions, by class and event. cpu: by running and queued."""
-
-    passes: int = 0
-    missed: int = 0
-    observed_ns: int = 0
-    waits: Counter[tuple[str, str]] = field(default_factory=Counter)
-    states: Counter[str] = field(default_factory=Counter)
-    cpu: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass

@@ -13,15 +13,16 @@ from typing import Any
 
 from leadline.errors import LeadlineError
 
-START = "import os, runpy, sys; os.nice(19); del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__')"
+ENDS_S = 20.0  # that is asked to end
+START = "import os, runpy, sys; del sys.argv[0]; os.nice(int(sys.argv.pop(0))); runpy.run_module(sys.argv[0], run_name='__main__')"
 
 
 class Child:
-    """`python -m MODULE ARGUMENTS` at nice 19, which prints one JSON object. Its output lies in a file: it never waits for a reader."""
+    """`python -m MODULE ARGUMENTS`, which prints one JSON object. Its output lies in a file: it never waits for a reader."""
 
-    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], nice: int = 19) -> None:
         self._out = tempfile.TemporaryFile()
-        command = [sys.executable, "-c", START, module, *arguments]
+        command = [sys.executable, "-c", START, str(nice), module, *arguments]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -39,6 +40,15 @@ class Child:
             how = f"it was ended by signal {-code}" if code < 0 else f"it ended with code {code}"
             found = {"error": dict(LeadlineError("gone", "a process of the recorder failed", how, text[-500:]).as_dict())}
         return found
+
+    def stop(self) -> None:
+        """Asks it to end, waits for that, and ends it if it does not."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(ENDS_S)
+            except subprocess.TimeoutExpired:
+                self.end()
 
     def end(self) -> None:
         """Ends it and waits for that."""

@@ -21,7 +21,8 @@ MOST = 20  # that begin in one evaluation: a storm of pids is no list of events
 @dataclass(frozen=True)
 class Incident:
     """One event. change: new, worse or over. at, since: ns since 1970. cost_s: seconds lost in the window of the evaluation; of one that is
-    over the most that was said.
+    over the most that was said. measured: of what is unusual (unusual.py), its value and what is usual. capture: the detail capture of it,
+    or why there is none.
     """
 
     change: str
@@ -33,6 +34,8 @@ class Incident:
     cost_s: float | None
     window_s: float
     statement: str
+    measured: dict[str, float] | None = None
+    capture: str = ""
 
 
 def changes(

@@ -22,7 +22,9 @@ from leadline.probes.probe import Probe
 from leadline.probes.recording import stop_on_signal
 from leadline.probes.take import take_with, this_host
 from leadline.progress import Silent
+from leadline.recorder.attention import Attention, Now
 from leadline.recorder.child import Child
+from leadline.recorder.detail import Bounds, Detail
 from leadline.recorder.moments import Moment, as_utc
 from leadline.recorder.pieces import MAKING, Piece, Pieces, new_name, read_piece, used_bytes
 from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
@@ -60,16 +62,17 @@ class World:
     identify: Callable[[Options], Target] = field(default=lambda options: _identify(options))
     say: Callable[[str], None] = lambda text: None
     watcher: Watcher | None = None
-    child: Callable[[str, Sequence[str]], Child] = Child
+    child: Callable[..., Child] = Child
 
 
 class Recorder:
     """The recorder of one directory. options: of each piece, with for_s as its length. findings_s: from one evaluation to the
-    next; 0: none.
+    next; 0: none. detail: bounds of detail captures. baseline: look for what is unusual.
     """
 
     def __init__(
-        self, directory: Path, options: Options, limits: Limits, world: World | None = None, *, findings_s: float = 0.0
+        self, directory: Path, options: Options, limits: Limits, world: World | None = None, *, findings_s: float = 0.0,
+        detail: Bounds | None = None, baseline: bool = False,
     ) -> None:  # fmt: skip
         self.directory, self.options, self.limits, self.world = directory, options, limits, world or World()
         self.pieces, self.state = Pieces(directory), State()
@@ -77,6 +80,10 @@ class Recorder:
         self._said = ""
         self._looked = 0
         self._watch = Watch(directory, findings_s, self.world.child)
+        self._attention = Attention(
+            directory, Detail(directory, detail or Bounds(), limits.free_bytes, self.world.child), self._watch, self.world.say,
+            watches=baseline,
+        )  # fmt: skip
         self._coarser: Child | None = None
         self._trying: tuple[set[str], int] = (set(), 0)  # the pieces, and the span of their level
         self._left: set[str] = set()  # pieces that could not be made coarse: they stay as they are until the next start
@@ -99,6 +106,7 @@ class Recorder:
                     self._step(stop)
             finally:
                 self._watch.end()
+                self._attention.end(self.state, self.world.now())
                 if self._coarser is not None:
                     self._coarser.end()
                 with suppress(OSError):  # the next start tries again
@@ -120,6 +128,7 @@ class Recorder:
             self.world.say("note: the recorder before was killed; what it had recorded is kept")
         self.state.process, self.state.settings = this_process(), self._settings()
         self.pieces.tidy()
+        self._attention.begin()
         self._look_at_clock(self.pieces.read())
 
     def _step(self, stop: threading.Event) -> None:
@@ -200,6 +209,9 @@ class Recorder:
         self._looked = now
         self._make_coarser(name)
         self._look_at_findings(name)
+        seen = Now(self.world.now(), self.options, self.directory / name, self.world.free_bytes(self.directory))
+        if self._attention.look(self.state, seen):
+            self._now_doing(self.state.doing)
         size = used_bytes(self.directory / name)
         self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
         return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
@@ -328,7 +340,7 @@ class Recorder:
         return {
             "piece_s": self.options.for_s, "rate_hz": self.options.rate, "keep_s": self.limits.keep_s, "max_bytes": self.limits.max_bytes,
             "free_bytes": self.limits.free_bytes,
-            "findings_s": self._watch.every_s,
+            "findings_s": self._watch.every_s, "baseline": self._attention.watches, "detail": asdict(self._attention.detail.bounds),
             "levels": [{"span_s": level.span_s, "after_s": level.after_s} for level in self.limits.levels],
         }  # fmt: skip
 

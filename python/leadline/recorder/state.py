@@ -29,8 +29,8 @@ class State:
     process: {pid, start_ticks, boot} of the recorder. doing: recording, waiting (for the server), full (the disk), ended. since: of
     `doing`, ns since 1970. piece: the one that is being written. last_error: the error object of the last failure, with `at`. removed:
     pieces and bytes that retention has removed, the last. coarser: what was made of finer pieces, by level, and its cost. findings: of
-    watch.py: counts, cost, what is open, the last events. looked: the last
-    look at the clocks; held_s: for how long nothing goes by age.
+    watch.py: counts, cost, what is open, the last events. unusual: by kind, what is open (unusual.py), and the cost of looking. detail: of
+    detail.py: the last captures, what of the budget is used. looked: the last look at the clocks; held_s: for how long nothing goes by age.
     """
 
     server: dict[str, Any] = field(default_factory=dict)
@@ -43,6 +43,8 @@ class State:
     removed: dict[str, Any] = field(default_factory=dict)
     coarser: dict[str, Any] = field(default_factory=dict)
     findings: dict[str, Any] = field(default_factory=dict)
+    unusual: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
     looked: dict[str, Any] | None = None
     held_s: float = 0.0
 
@@ -76,7 +78,7 @@ def read_state(directory: Path) -> State | None:
             hint = "use the leadline version that made it, or a newer one"
             raise LeadlineError("unsupported", "the state of the recorder is of a newer leadline", hint=hint, where=str(path))
         known = {name: content[name] for name in (f.name for f in fields(State)) if name in content}
-        for name in ("server", "settings", "process", "removed", "coarser", "findings"):
+        for name in ("server", "settings", "process", "removed", "coarser", "findings", "unusual", "detail"):
             if not isinstance(known.get(name, {}), dict):
                 raise ValueError(f"{name} is no object")
         return State(**known)

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LeadlineError
+from leadline.recorder.asked import REQUEST
+from leadline.recorder.detail import PLACE
+from leadline.recorder.detail import lines as detail_lines
 from leadline.recorder.moments import as_utc
 from leadline.recorder.pieces import MAKING, NAME, REMOVING, Piece, Pieces, gaps, used_bytes
 from leadline.recorder.state import COARSER_LOCK, EVENTS, LOCK, STATE, WATCHED, State, read_state
+from leadline.recorder.unusual import BASELINE
 from leadline.units import sized
 
 MOST = 10  # gaps that are listed
@@ -47,7 +51,7 @@ def status(directory: Path) -> dict[str, Any]:
         "settings": state.settings or None,
         "from": as_utc(pieces[0].wall_from) if pieces else None,
         "to": as_utc(max(piece.wall_to for piece in pieces)) if pieces else None,
-        "bytes": used_bytes(directory),
+        "bytes": used_bytes(directory) - used_bytes(directory / PLACE),
         "pieces": [_piece(piece, running) for piece in pieces],
         "switches": {"count": len(switches), "longest_s": round(max(switches, default=0.0), 3), "sum_s": round(sum(switches), 3)},
         "gaps": [{"from": as_utc(gap.wall_from), "seconds": round(gap.seconds, 3), "why": gap.why} for gap in between if not gap.switch],
@@ -55,6 +59,8 @@ def status(directory: Path) -> dict[str, Any]:
         "levels": _levels(pieces),
         "coarser": state.coarser or None,
         "findings": _findings(state),
+        "unusual": state.unusual or None,
+        "detail": _detail(state, directory),
         "age_held_s": round(state.held_s),
         "last_error": state.last_error,
         "state_error": damaged,
@@ -64,12 +70,13 @@ def status(directory: Path) -> dict[str, Any]:
 
 def others(directory: Path) -> list[str]:
     """What in the directory is not of the recorder. It is left alone, and does not count for the limits."""
-    own = {STATE, STATE + ".tmp", LOCK, COARSER_LOCK, EVENTS, EVENTS + ".1", WATCHED}
+    own = {STATE, STATE + ".tmp", LOCK, COARSER_LOCK, EVENTS, EVENTS + ".1", WATCHED, PLACE, BASELINE, BASELINE + ".tmp"}
     with os.scandir(directory) as entries:
         return sorted(
             entry.name
             for entry in entries
             if entry.name not in own
+            and not entry.name.startswith(REQUEST)
             and not (NAME.fullmatch(entry.name.removesuffix(REMOVING).removesuffix(MAKING)) and entry.is_dir(follow_symlinks=False))
         )
 
@@ -105,6 +112,7 @@ def as_text(found: dict[str, Any]) -> str:
     if len(found["gaps"]) > MOST:
         lines.append(f"            {len(found['gaps']) - MOST} earlier ones: --json has them")
     lines += _findings_lines(found["findings"])
+    lines += detail_lines(found["detail"] or {}, settings.get("detail", {}))
     if removed := found["removed"]:
         lines.append(
             f"  removed   {removed['pieces']} pieces, {sized(removed['bytes'])}; the last, {removed['last']}, by its {removed['why']}"
@@ -146,6 +154,14 @@ def _findings(state: State) -> dict[str, Any] | None:
     return counts | {"last_error": of.get("last_error"), "open": opened, "events": of.get("events", [])}
 
 
+def _detail(state: State, directory: Path) -> dict[str, Any] | None:
+    """What was taken in detail, and why."""
+    if not state.detail.get("begun"):
+        return None
+    shown = {key: state.detail.get(key, 0) for key in ("begun", "failed", "over_budget", "removed", "cpu_s")}
+    return shown | {"taken": state.detail.get("taken", []), "bytes": used_bytes(directory / PLACE)}
+
+
 def _findings_lines(of: dict[str, Any] | None) -> list[str]:
     if of is None:
         return []
@@ -153,6 +169,10 @@ def _findings_lines(of: dict[str, Any] | None) -> list[str]:
     each = f", {of['cpu_s'] / of['evaluated']:.1f} s of CPU each" if of["evaluated"] else ""
     lines = [f"  findings  evaluated {of['evaluated']} times{rest}{each}; {len(of['open'])} open"]
     for event in of["events"][-MOST:]:
+        if "measured" in event:
+            lines.append(f"  {event['change']:<9} {event['at']}: {event['id']} {event['subject']}: {event['statement']}")
+            lines.append(f"            detail: {event['capture'] or 'off'}")
+            continue
         cost = "" if event["cost_s"] is None else f", {event['cost_s']:.1f} s in {event['window_s']:.0f} s"
         lines.append(f"  {event['change']:<9} {event['at']}: {event['id']} {event['subject']} ({event['severity']}{cost})")
     if of["untold"]:

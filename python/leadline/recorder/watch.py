@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from leadline.book.place import find_place
-from leadline.book.recorder import Recorder as Run
 from leadline.recorder.child import Child
-from leadline.recorder.incidents import Incident, changes
-from leadline.recorder.moments import Moment, as_utc
+from leadline.recorder.events import tell
+from leadline.recorder.incidents import changes
+from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Piece
-from leadline.recorder.state import EVENTS, WATCHED
+from leadline.recorder.state import WATCHED
 
 WINDOW_S = 180.0  # that is evaluated
+AGAIN_S = 30.0  # after an evaluation that was brought forward
 LONGEST_S = 180.0  # that an evaluation may take
-SHOWN = 20  # events that the state has
-LONGEST_EVENTS = 4 << 20  # bytes of events.jsonl, and as much of the file before it
-KIND = "finding"  # of the run in the logbook that an event is
 
 
 class Watch:
@@ -33,6 +27,18 @@ class Watch:
         self._child = child
         self._running: Child | None = None
         self._began = self._due = 0
+        self._again = False
+        self._costs: dict[str, float] | None = None
+
+    def soon(self) -> None:
+        """Something has just happened: an evaluation begins with the next look, and one more soon after."""
+        if self._running is None:
+            self._due, self._again = min(self._due, 1), True
+
+    def costs(self) -> dict[str, float] | None:
+        """What each rule has found in the last evaluation, in seconds lost a second of the window; once."""
+        found, self._costs = self._costs, None
+        return found
 
     def look(self, state: dict[str, Any], now: Moment, known: Sequence[Piece], running: str) -> bool:
         """Takes what an evaluation has found, and begins the next one when it is due. It never waits for one. Whether the state changed."""
@@ -49,7 +55,8 @@ class Watch:
                 changed = True
         if now.boot_ns < self._due:
             return changed
-        first, self._due = self._due == 0, now.boot_ns + round(self.every_s * 1e9)
+        first, self._due = self._due == 0, now.boot_ns + round((min(AGAIN_S, self.every_s) if self._again else self.every_s) * 1e9)
+        self._again = False
         if first or not running:  # nothing was recorded yet, or nothing is being recorded
             return changed
         if self._running is not None:
@@ -81,42 +88,11 @@ class Watch:
         state["open"], events, untold = changes(state.get("open", {}), found["findings"], now.wall_ns, found["window_s"])
         if untold:
             state["untold"] = state.get("untold", 0) + untold
-        if events:
-            state["events"] = [*state.get("events", []), *map(as_line, events)][-SHOWN:]
-            _write(self.directory / EVENTS, events)
-            for event in events:
-                into_the_book(event, self.directory)
-
-
-def as_line(event: Incident) -> dict[str, Any]:
-    """As events.jsonl has it."""
-    return asdict(event) | {"at": as_utc(event.at), "since": as_utc(event.since)}
+        self._costs = {}
+        for finding in found["findings"]:
+            self._costs[finding["id"]] = self._costs.get(finding["id"], 0.0) + (finding["cost_s"] or 0.0) / found["window_s"]
+        tell(state, events, self.directory)
 
 
 def _count(state: dict[str, Any], what: str) -> None:
     state[what] = state.get(what, 0) + 1
-
-
-def _write(path: Path, events: Sequence[Incident]) -> None:
-    """Appends lines; on a full disk, the state has the last ones."""
-    try:
-        if path.exists() and path.stat().st_size > LONGEST_EVENTS:
-            path.replace(path.with_name(path.name + ".1"))
-        with path.open("a", encoding="utf-8") as out:
-            out.writelines(json.dumps(as_line(event), ensure_ascii=False) + "\n" for event in events)
-            out.flush()
-            os.fsync(out.fileno())
-    except OSError:
-        pass
-
-
-def into_the_book(event: Incident, directory: Path) -> None:
-    """A run that has ended: failed of what is new or worse, ok of what is over. Hooks of the logbook tell of it as of any run."""
-    run = Run(find_place())
-    if run.place is None:
-        return
-    labels = {"rule": event.id, "change": event.change, "severity": event.severity, "recorder": str(directory)}
-    inputs = {"subject": event.subject, "cost_s": event.cost_s, "window_s": event.window_s, "since": as_utc(event.since)}
-    run.begin(KIND, f"{event.id} {event.change}", ["leadline", "record", "--status", str(directory)], labels=labels, inputs=inputs)
-    run.summary(f"{event.subject}: {event.statement}")
-    run.end(0 if event.change == "over" else 1, fine=event.change == "over")

@@ -9,8 +9,10 @@ taken from the waits: it is known only when a piece has ended, and a counter nev
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from leadline.capture.manifest import read_manifest
@@ -18,7 +20,6 @@ from leadline.capture.reader import memory_database
 from leadline.capture.views import empty_table, manifest_view
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.metrics.totals import Increase
 from leadline.probes.polled import STATES
 from leadline.tables import all_tables, in_db_time
 
@@ -68,13 +69,35 @@ from {session_delta} where ts > {after_ts}
 """
 
 
+@dataclass
+class Increase:
+    """What some passes add. Times in ns. waits: of active sessions, by class and event. cpu: by running and queued. begun: sessions that
+    a pass has seen for the first time, without the workers of others and those that the first passes of a piece have found.
+    """
+
+    passes: int = 0
+    missed: int = 0
+    observed_ns: int = 0
+    begun: int = 0
+    waits: Counter[tuple[str, str]] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    cpu: Counter[str] = field(default_factory=Counter)
+
+
+# A session is described anew when something of it changes: the first time counts.
+BEGUN = """
+select max(ts), count(*) filter (where first_ts > {after_ts} and leader_pid = 0)
+from (select max(ts) as ts, min(ts) as first_ts, arg_min(leader_pid, ts) as leader_pid from {session} group by session_id)
+"""
+
+
 class Piece:
     """One piece, and how far it was taken in. Raises LeadlineError for one that cannot be read. For one thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest = read_manifest(path)
-        self._tick, self._ts = -1, -1
+        self._tick, self._ts, self._session_ts = -1, -1, -1
         self._db = memory_database()
         for setting in ("threads = 1", f"memory_limit = '{MEMORY}'", "temp_directory = ''"):
             self._db.execute(f"set {setting}")
@@ -110,9 +133,10 @@ class Piece:
                 found = {table: files.enter_context(self._segments(table)) for table in tables}
                 tick = self._add_passes(more, found, ended=ended)
                 ts = self._add_cpu(more, found)
+                session_ts = self._add_begun(more, found)
         except (duckdb.Error, OSError) as e:
             raise self._unreadable(e) from e
-        self._tick, self._ts = tick, ts
+        self._tick, self._ts, self._session_ts = tick, ts, session_ts
         return more
 
     def _unreadable(self, e: Exception) -> LeadlineError:
@@ -147,6 +171,12 @@ class Piece:
             more.cpu.update({"running": run_ns, "queued": queue_ns})
         return self._ts if ts is None else ts
 
+    def _add_begun(self, more: Increase, found: dict[str, str]) -> int:
+        """Gives the last time at which a session was described."""
+        ts, begun = self._db.execute(BEGUN.format(**found, after_ts=self._session_ts)).fetchone() or (None, 0)
+        more.begun = begun if self._session_ts >= 0 else 0
+        return self._session_ts if ts is None else ts
+
     def _number(self, sql: str) -> int | None:
         row = self._db.execute(sql).fetchone()
         return None if row is None else row[0]
@@ -162,6 +192,16 @@ class Piece:
                     if file.seek(0, 2):
                         opened.append(f"'/proc/self/fd/{file.fileno()}'")
             yield f"read_parquet([{', '.join(opened)}])" if opened else f"({empty_table(all_tables()[table])})"
+
+
+def newest(piece: Path) -> tuple[str, int, int] | None:
+    """Changes when passes were written."""
+    segments = sorted((piece / "tick").glob("*.parquet"))
+    try:
+        stat = segments[-1].stat()
+    except (IndexError, FileNotFoundError):
+        return None
+    return segments[-1].name, stat.st_ino, stat.st_size
 
 
 def _used(condition: str) -> list[str]:
