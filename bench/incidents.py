@@ -225,7 +225,8 @@ def judge(incidents: list[Planted], events: list[dict[str, Any]]) -> tuple[list[
             continue
         at = at_ns(event["at"]) + 10**9  # whole seconds
         name = f"{event['id']} {event['subject']}"
-        of = next((i for i in incidents if i.began <= at <= i.ended + TOLD_S * 1e9), None)
+        near = [i for i in incidents if i.began <= at <= i.ended + TOLD_S * 1e9]
+        of = next((i for i in near if event["id"] in i.causes), near[-1] if near else None)
         if of is None:
             rule = event["id"] if event["id"] != "UNUSUAL" else event["subject"].removeprefix("cost of ")
             (of_the_host if rule in OF_THE_HOST else false).append(f"{event['at']} {event['change']} {name}: {event['statement']}")
