@@ -23,6 +23,7 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 # The commands that can print what a file of the library says. Each of them has the options that are named there.
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
+    "crates/backup/src/pgbackrest.rs": ["page check", "page scan"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
     "crates/pagescan/src/one.rs": ["page show", "page hex", "page diff"],
     "crates/postgres/replay/src/preflight.rs": ["recover"],
@@ -36,6 +37,7 @@ PRINTED_BY = {
     "python/leadline/export/profile.py": ["export"],
     "python/leadline/export/window.py": ["export"],
     "python/leadline/explore/app.py": ["explore"],
+    "python/leadline/files/pages/all_backups.py": ["page check"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
     "python/leadline/recorder/run.py": ["record"],
     "python/leadline/top/host.py": ["top"],

@@ -342,7 +342,7 @@ def test_a_plain_segment_with_a_name_of_a_compressed_one(log: Log, tmp_path: Pat
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(("head", "program"), [(b"\xfd7zXZ\0", "xz"), (b"BZh91AY", "bzip2"), (b"\x02\x21\x4c\x18", "lz4")])
+@pytest.mark.parametrize(("head", "program"), [(b"\xfd7zXZ\0", "xz"), (b"LZIP\1", "lzip"), (b"\x02\x21\x4c\x18", "lz4")])
 def test_a_segment_that_another_program_compressed(
     log: Log, head: bytes, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

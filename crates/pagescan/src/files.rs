@@ -131,11 +131,7 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
         let about = fs::metadata(path).map_err(|source| cannot_read(path, &source))?;
         if about.is_dir() {
             let before = found.files.len();
-            let layout = match Said::above(&path.join("PG_VERSION"))? {
-                Said::Believed(control) => layout_of(Some(&control), block_size)?,
-                Said::Doubted(control) => doubtful_layout(control, block_size.or_else(|| size_in(path))),
-                Said::Nothing => layout_of(None, block_size)?,
-            };
+            let layout = Said::above(&path.join("PG_VERSION"))?.layout(block_size, || size_in(path))?;
             if path.join("PG_VERSION").is_file() && path.join("base").is_dir() {
                 data_directory(path, layout, &mut found)?;
             } else {
@@ -223,7 +219,7 @@ fn folder(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     Ok(())
 }
 
-fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
+pub(crate) fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
     let plain = plain_path(path);
     let (relation, FileName { fork, segment, .. }) = of_path(plain.as_deref().unwrap_or(path));
     let (path, incremental) = (path.to_owned(), plain.is_some());
@@ -231,7 +227,7 @@ fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
 }
 
 /// What pg_control says of pages.
-enum Said {
+pub(crate) enum Said {
     /// There is none, or that of a major that says it at other places.
     Nothing,
     Believed(Control),
@@ -244,16 +240,39 @@ impl Said {
         let Some(root) = root_above(path) else { return Ok(Said::Nothing) };
         let path = root.join("global/pg_control");
         let bytes = read_bytes(&path).map_err(|e| cannot_read(&path, &e))?;
-        let is_of_before =
-            || read_version(&root).is_ok_and(|v| v.parse().map_or(true, |major: u32| major < *MAJORS.start()));
-        if Control::is_older(&bytes) && is_of_before() {
-            return Ok(Said::Nothing);
+        // A version that cannot be read is none of before.
+        Ok(Said::of_bytes(&bytes, || read_version(&root).unwrap_or_else(|_| MAJORS.start().to_string())))
+    }
+
+    /// By the bytes of the file, and what PG_VERSION says.
+    pub(crate) fn of_bytes(bytes: &[u8], version: impl Fn() -> String) -> Said {
+        let is_of_before = || version().parse().map_or(true, |major: u32| major < *MAJORS.start());
+        if Control::is_older(bytes) && is_of_before() {
+            return Said::Nothing;
         }
-        let is_whole = ControlState::parse(&bytes).is_ok_and(|state| state.wrong_crc.is_none());
-        Ok(match Control::parse(&bytes) {
+        let is_whole = ControlState::parse(bytes).is_ok_and(|state| state.wrong_crc.is_none());
+        match Control::parse(bytes) {
             Ok(control) if is_whole => Said::Believed(control),
             control => Said::Doubted(control.ok()),
-        })
+        }
+    }
+
+    /// How pages lie in the files that it is of; `found` is the size that these claim.
+    pub(crate) fn layout(self, block_size: Option<u32>, found: impl Fn() -> Option<u32>) -> Result<Layout, Error> {
+        match self {
+            Said::Believed(control) => layout_of(Some(&control), block_size),
+            Said::Doubted(control) => Ok(doubtful_layout(control, block_size.or_else(found))),
+            Said::Nothing => layout_of(None, block_size),
+        }
+    }
+
+    /// What is wrong with its bytes.
+    pub(crate) fn wrong(&self, bytes: &[u8]) -> Option<Wrong> {
+        match (self, ControlState::parse(bytes)) {
+            (Said::Doubted(_), Ok(state)) => state.wrong_crc,
+            (Said::Doubted(_), Err(wrong)) => Some(wrong),
+            _ => None,
+        }
     }
 }
 

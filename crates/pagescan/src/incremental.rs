@@ -6,6 +6,7 @@
 //! Where there are none, the file ends behind the three numbers.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use leadline_datadir::FileName;
@@ -43,6 +44,26 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// Reads the numbers from the front of a stream, and on up to where the pages begin.
+    ///
+    /// # Errors
+    /// When the stream cannot be read.
+    pub(crate) fn read_from(input: &mut dyn Read, layout: Layout) -> io::Result<Result<Stored, Wrong>> {
+        let mut head = Vec::new();
+        input.take(FIXED as u64).read_to_end(&mut head)?;
+        // No more than a file can have: what it says is not believed yet.
+        let count = u32_at(&head, 4).min(layout.segment_blocks);
+        if u32_at(&head, 0) == MAGIC {
+            input.take(4 * u64::from(count)).read_to_end(&mut head)?;
+        }
+        let stored = Stored::parse(&head, layout);
+        if let Ok(stored) = &stored {
+            let padding = stored.start.saturating_sub(head.len() as u64);
+            io::copy(&mut input.take(padding), &mut io::sink())?;
+        }
+        Ok(stored)
+    }
+
     /// Reads the numbers; what is wrong with them is the second answer.
     ///
     /// # Errors

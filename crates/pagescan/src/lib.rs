@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod backups;
 mod error;
 pub mod files;
 pub mod formats;
@@ -23,9 +24,10 @@ mod tables;
 
 pub use files::RelationFile;
 pub use layout::Layout;
+pub use leadline_backup::{backups_in, list_of, Passphrase};
 pub use leadline_errors::Error;
 pub use lock::try_lock;
 pub use one::{read_as, read_page, OnePage};
 pub use passed::{Passed, PassedOver};
 pub use reread::{check_fast, look_again};
-pub use run::{Problem, Run, Status, Summary};
+pub use run::{Options, Problem, Run, Status, Summary};

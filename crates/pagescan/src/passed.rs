@@ -69,11 +69,24 @@ pub(crate) fn count(passed: &mut PassedOver, path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or("");
     let is_temporary = FileName::parse(name).is_none() && FileName::parse_any(name).is_some();
     let otherwise = if is_temporary { "temporary relation" } else { UNKNOWN };
-    let of_kind = passed.entry(kind(path).unwrap_or(otherwise)).or_default();
+    add(passed, kind(path).unwrap_or(otherwise), path);
+}
+
+fn add(passed: &mut PassedOver, kind: &'static str, path: &Path) {
+    let of_kind = passed.entry(kind).or_default();
     if of_kind.files == 0 {
         of_kind.first = path.to_owned();
     }
     of_kind.files += 1;
+}
+
+/// Counts a file of a backup, by its name from the data directory on.
+pub(crate) fn count_member(passed: &mut PassedOver, path: &Path, name: &Path) {
+    let is_setting = name.components().count() == 1 && name.extension() == Some(OsStr::new("conf"));
+    match is_setting.then_some("settings") {
+        Some(kind) => add(passed, kind, path),
+        None => count(passed, path),
+    }
 }
 
 /// Counts all files of a data directory but those in the folders of relations, which were counted where they were read.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
@@ -10,14 +11,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use leadline_backup::{GoOn, Passphrase};
 use leadline_bytes::ReadBuffer;
 use leadline_errors::Error;
 use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 use parking_lot::Mutex;
 
+use crate::backups::{ended_by, find_all, is_written_again, BackupFiles};
 use crate::error::cannot_read;
-use crate::files::{find, Found, RelationFile};
+use crate::files::{Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
 use crate::incremental::Stored;
 use crate::layout::read_at;
@@ -86,6 +89,12 @@ pub struct Summary {
     pub incremental: u64,
     /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
     pub shrunk: u64,
+    /// Backups whose files were read in place, and what each is.
+    pub backups: Vec<(PathBuf, &'static str)>,
+    /// Pages of backups with a wrong checksum that were changed while the backup was taken: the WAL has the whole of each.
+    pub written_again: u64,
+    /// Files of backups whose bytes have the digest that the list of the backup has, also those without pages.
+    pub digests: u64,
 }
 
 impl Summary {
@@ -96,6 +105,8 @@ impl Summary {
         self.checksums += other.checksums;
         self.vanished += other.vanished;
         self.shrunk += other.shrunk;
+        self.written_again += other.written_again;
+        self.digests += other.digests;
         let maps =
             [(&mut self.kinds, &other.kinds), (&mut self.classes, &other.classes), (&mut self.rows, &other.rows)];
         for (mine, theirs) in maps {
@@ -107,8 +118,13 @@ impl Summary {
 /// What the threads share.
 pub(crate) struct Shared {
     files: Vec<RelationFile>,
+    /// Where the last of the files are.
+    backups: Vec<BackupFiles>,
+    /// Those before that are files of their own.
+    plain: usize,
     total_bytes: u64,
     next: Mutex<Next>,
+    next_part: AtomicUsize,
     stop: AtomicBool,
     running: AtomicUsize,
     bytes: AtomicU64,
@@ -125,6 +141,19 @@ struct Next {
     offset: u64,
 }
 
+/// How to look at pages.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The size of pages, where somebody knows it better than the files.
+    pub block_size: Option<u32>,
+    /// Where rows are written, if they are.
+    pub capture_dir: Option<PathBuf>,
+    /// How many threads; at least one.
+    pub threads: usize,
+    /// That of encrypted backups.
+    pub key: Option<Passphrase>,
+}
+
 /// A pass over files, in threads of its own.
 pub struct Run {
     shared: Arc<Shared>,
@@ -133,18 +162,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts to look at all pages of `paths`. With `capture_dir` rows are written there.
+    /// Starts to look at all pages of `paths`. `go_on` is asked while backups are listed, which may take long.
     ///
     /// # Errors
     /// When a path has no pages; what fails later is told by [`Run::finish`].
-    pub fn start(
-        paths: &[PathBuf],
-        block_size: Option<u32>,
-        capture_dir: Option<PathBuf>,
-        threads: usize,
-    ) -> Result<Run, Error> {
-        let Found { files, absent, passed } = find(paths, block_size)?;
-        let total_bytes = files.iter().map(|f| f.bytes).sum();
+    pub fn start(paths: &[PathBuf], options: Options, go_on: &GoOn) -> Result<Run, Error> {
+        let Options { block_size, capture_dir, threads, key } = options;
+        let (Found { files, absent, passed }, backups) = find_all(paths, block_size, key.as_ref(), go_on)?;
+        let total_bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
         let incremental = files.iter().filter(|f| f.incremental).count() as u64;
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
@@ -159,11 +184,15 @@ impl Run {
                 incremental,
                 absent,
                 passed,
+                backups: backups.iter().map(|of| (of.path.clone(), of.backup.kind())).collect(),
                 ..Summary::default()
             }),
             error: Mutex::new(None),
             storing: Mutex::new(()),
+            plain: files.len() - backups.iter().flat_map(|of| &of.files).flatten().count(),
+            next_part: AtomicUsize::new(0),
             files,
+            backups,
         });
         if let Some(folder) = &capture_dir {
             Tables::write_files(folder, &shared.files)?;
@@ -248,6 +277,29 @@ struct Open {
     stored: Option<Result<Stored, Wrong>>,
 }
 
+/// Where pages were read.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// In a file, which can be read again.
+    File(&'a File),
+    /// In a backup, with the changes that were made while it was taken.
+    Backup(Option<&'a RangeInclusive<u64>>),
+}
+
+/// Reads until the buffer is full or the stream ends: how many bytes, and what ended it early.
+fn read_full(input: &mut dyn Read, into: &mut [u8]) -> (usize, Option<std::io::Error>) {
+    let mut done = 0;
+    while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match input.read(rest) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return (done, Some(e)),
+        }
+    }
+    (done, None)
+}
+
 /// One thread.
 struct Worker<'s> {
     shared: &'s Arc<Shared>,
@@ -256,7 +308,7 @@ struct Worker<'s> {
     buffer: ReadBuffer,
 }
 
-impl Worker<'_> {
+impl<'s> Worker<'s> {
     fn work(&mut self, folder: Option<PathBuf>) -> Result<(), Error> {
         let mut tables = folder.map(|folder| Tables::create(&folder)).transpose()?;
         let mut open: Option<(usize, Open)> = None;
@@ -313,6 +365,19 @@ impl Worker<'_> {
             }
             open = Some((number, opened));
         }
+        while let Some((of, part)) = self.next_part() {
+            if part == 0 {
+                of.wrong.iter().for_each(|(path, wrong)| self.report(path, 0, "file", wrong.clone()));
+            }
+            of.backup.read(part, &mut |member, input| {
+                let read_whole = match of.files.get(member).copied().flatten() {
+                    Some(number) => self.member(number, input, of.meanwhile.as_ref(), tables.as_mut())?,
+                    None => of.backup.has_digests() && self.other_member(of, member, input),
+                };
+                self.summary.digests += u64::from(of.backup.has_digests() && read_whole);
+                Ok(!self.shared.stop.load(Relaxed))
+            })?;
+        }
         if let Some(tables) = tables {
             let rows = tables.close(&self.shared.storing)?;
             rows.into_iter().for_each(|(name, n)| *self.summary.rows.entry(name).or_default() += n);
@@ -326,7 +391,7 @@ impl Worker<'_> {
             if self.shared.stop.load(Relaxed) {
                 return None;
             }
-            let file = self.shared.files.get(next.file)?;
+            let file = self.shared.files.get(..self.shared.plain)?.get(next.file)?;
             if next.offset < file.bytes {
                 let piece = (next.file, next.offset);
                 next.offset += PIECE;
@@ -334,6 +399,89 @@ impl Worker<'_> {
             }
             *next = Next { file: next.file + 1, offset: 0 };
         }
+    }
+
+    /// The next part of a backup.
+    fn next_part(&self) -> Option<(&'s BackupFiles, usize)> {
+        let shared: &'s Shared = self.shared;
+        let mut part = shared.next_part.fetch_add(1, Relaxed);
+        for of in shared.backups.iter().filter(|_| !shared.stop.load(Relaxed)) {
+            // What is wrong with a backup is told with its first part, also of one that has none.
+            let parts = of.backup.parts().max(1);
+            if part < parts {
+                return Some((of, part));
+            }
+            part -= parts;
+        }
+        None
+    }
+
+    /// A file of a backup that has no pages: whether its bytes are those that they should be.
+    fn other_member(&mut self, of: &BackupFiles, member: usize, input: &mut dyn Read) -> bool {
+        let Err(e) = std::io::copy(input, &mut std::io::sink()) else { return true };
+        let path = of.backup.members().get(member).map_or_else(|| of.path.clone(), |about| of.path.join(&about.name));
+        self.report(&path, 0, "file", ended_by("file", &e));
+        false
+    }
+
+    /// A file of a backup, from its front; whether all of it was read.
+    fn member(
+        &mut self,
+        number: usize,
+        input: &mut dyn Read,
+        meanwhile: Option<&RangeInclusive<u64>>,
+        mut tables: Option<&mut Tables>,
+    ) -> Result<bool, Error> {
+        let shared = self.shared;
+        let about = &shared.files[number];
+        if let Some(wrong) = too_long(about) {
+            self.report(&about.path, 0, "unknown", wrong);
+        }
+        let stored = match about.incremental.then(|| Stored::read_from(input, about.layout)) {
+            None => None,
+            Some(Ok(Ok(stored))) => {
+                if let Some(wrong) = stored.wrong_length(about.layout.block_size, about.bytes) {
+                    self.report(&about.path, 0, "file", wrong);
+                }
+                Some(stored)
+            }
+            Some(Ok(Err(wrong))) => {
+                self.report(&about.path, 0, "file", wrong);
+                return Ok(false);
+            }
+            Some(Err(e)) => {
+                self.report(&about.path, 0, "file", ended_by("file", &e));
+                return Ok(false);
+            }
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut offset = stored.as_ref().map_or(0, |stored| stored.start);
+        let mut is_whole = false;
+        while !shared.stop.load(Relaxed) {
+            let (read, failed) = read_full(input, buffer.get_mut(..PIECE as usize).unwrap_or_default());
+            let bytes = buffer.get_mut(..read).unwrap_or_default();
+            let source = Source::Backup(meanwhile);
+            self.pages(number, about, bytes, offset, stored.as_ref(), source, tables.as_deref_mut())?;
+            if let Some(e) = failed {
+                let size = u64::from(about.layout.block_size);
+                let at = offset + read as u64;
+                let block = stored.as_ref().map_or(Some((at / size) as u32), |s| s.block_at(at, size as u32));
+                match ended_by("page", &e) {
+                    // All bytes are there, and some of them are others.
+                    wrong if wrong.what == "file" => self.report(&about.path, 0, "file", wrong),
+                    wrong => self.report(&about.path, block.unwrap_or(0), "unknown", wrong),
+                }
+                break;
+            }
+            if read < PIECE as usize {
+                is_whole = true;
+                self.cut_page(about, stored.as_ref(), offset, read);
+                break;
+            }
+            offset += read as u64;
+        }
+        self.buffer = buffer;
+        Ok(is_whole)
     }
 
     /// Whether a piece is in a hole of its file; then that is counted as new pages up to where it ends, and not read.
@@ -365,7 +513,7 @@ impl Worker<'_> {
         file: &File,
         stored: Option<&Stored>,
         offset: u64,
-        mut tables: Option<&mut Tables>,
+        tables: Option<&mut Tables>,
     ) -> Result<(), Error> {
         let size = about.layout.block_size as usize;
         // A file may have been looked at while its last page was being added: all of that page is asked for.
@@ -380,22 +528,55 @@ impl Worker<'_> {
                 break; // else the page behind is being added, or its end is missing
             }
         }
+        let pages = buffer.get_mut(..read).unwrap_or_default();
+        self.pages(number, about, pages, offset, stored, Source::File(file), tables)?;
+        self.summary.shrunk += u64::from(read < there);
+        self.cut_page(about, stored, offset, read);
+        self.shared.bytes.fetch_add((there - read.min(there)) as u64, Relaxed);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Whole pages, and what was read of one behind them.
+    #[allow(clippy::too_many_arguments)]
+    fn pages(
+        &mut self,
+        number: usize,
+        about: &RelationFile,
+        bytes: &mut [u8],
+        offset: u64,
+        stored: Option<&Stored>,
+        source: Source,
+        mut tables: Option<&mut Tables>,
+    ) -> Result<(), Error> {
+        let size = about.layout.block_size as usize;
         let block_at = |at: u64| match stored {
             Some(stored) => stored.block_at(at, about.layout.block_size),
             None => Some((at / size as u64) as u32),
         };
-        let pages = buffer.get_mut(..read).unwrap_or_default();
-        for (at, page) in (offset..).step_by(size).zip(pages.chunks_exact_mut(size)) {
+        let read = bytes.len();
+        for (at, page) in (offset..).step_by(size).zip(bytes.chunks_exact_mut(size)) {
             let Some(block) = block_at(at) else { continue };
             let fork_block = about.fork_block(block);
             let mut verdict = look(page, about, fork_block);
             if !verdict.wrong.is_empty() {
-                let read = |page: &mut [u8]| matches!(read_at(file, page, at), Ok(n) if n == page.len());
                 let is_sound = |v: &Verdict| v.wrong.is_empty();
-                let changed;
-                (verdict, changed) = look_again(page, verdict, |p| look(p, about, fork_block), is_sound, read);
-                if changed {
-                    verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
+                match source {
+                    Source::File(file) => {
+                        let read = |page: &mut [u8]| matches!(read_at(file, page, at), Ok(n) if n == page.len());
+                        let changed;
+                        (verdict, changed) = look_again(page, verdict, |p| look(p, about, fork_block), is_sound, read);
+                        if changed {
+                            verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
+                        }
+                    }
+                    Source::Backup(meanwhile) => {
+                        let is_torn = verdict.wrong.iter().any(|wrong| matches!(wrong.class, "checksum" | "torn"));
+                        if is_torn && is_written_again(meanwhile, page) {
+                            verdict.wrong.clear();
+                            self.summary.written_again += 1;
+                        }
+                    }
                 }
                 for wrong in std::mem::take(&mut verdict.wrong) {
                     self.report(&about.path, block, verdict.kind.as_str(), wrong);
@@ -410,8 +591,15 @@ impl Worker<'_> {
                 tables.page(&self.shared.storing, number as i32, fork_block, page, &verdict)?;
             }
         }
+        self.summary.bytes += read as u64;
+        self.shared.bytes.fetch_add(read as u64, Relaxed);
+        Ok(())
+    }
+
+    /// A page that the end of what was read cuts off, unless the file is one whose length tells more.
+    fn cut_page(&mut self, about: &RelationFile, stored: Option<&Stored>, offset: u64, read: usize) {
+        let size = about.layout.block_size as usize;
         let whole = read / size * size;
-        self.summary.shrunk += u64::from(read < there);
         if whole < read && stored.is_none() {
             let found = format!("{} bytes", read - whole);
             let wanted = format!("{size} bytes");
@@ -419,10 +607,6 @@ impl Worker<'_> {
                 Wrong { class: "short", what: "page at the end of the file", item: None, offset: 0, wanted, found };
             self.report(&about.path, ((offset + whole as u64) / size as u64) as u32, "unknown", wrong);
         }
-        self.summary.bytes += read as u64;
-        self.shared.bytes.fetch_add(there as u64, Relaxed);
-        self.buffer = buffer;
-        Ok(())
     }
 
     fn report(&mut self, path: &Path, block: u32, kind: &'static str, wrong: Wrong) {

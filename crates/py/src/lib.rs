@@ -91,6 +91,8 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<page::PageRun>()?;
         module.add_class::<page_values::PageValues>()?;
         module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
+        module.add_function(wrap_pyfunction!(page::backups_in, module)?)?;
+        module.add_function(wrap_pyfunction!(page::backup_list, module)?)?;
         module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)
     })?;
     submodule(core, "pending", |module| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leadline_datadir::read_control;
 use leadline_page::{regions, Field, Part, Value, Wrong};
 use leadline_pagescan::formats::Informix;
-use leadline_pagescan::{read_as, read_page, OnePage, Passed, Problem, Run};
+use leadline_pagescan::{read_as, read_page, OnePage, Options, Passed, Passphrase, Problem, Run};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -19,6 +19,19 @@ use crate::error::Error;
 pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
     let (control, _) = read_control(&data_dir).map_err(Error::from)?;
     Ok((control.blcksz, control.xlog_blcksz))
+}
+
+/// The folders of all backups of a repository.
+#[pyfunction]
+pub(crate) fn backups_in(path: PathBuf) -> PyResult<Vec<String>> {
+    let found = leadline_pagescan::backups_in(&path).map_err(Error::from)?;
+    Ok(found.into_iter().map(shown).collect())
+}
+
+/// The file that says what is in a backup.
+#[pyfunction]
+pub(crate) fn backup_list(path: PathBuf) -> String {
+    shown(leadline_pagescan::list_of(&path))
 }
 
 /// One page of a file, taken apart. Its name or first bytes tell its format, or else `engine` does.
@@ -198,21 +211,34 @@ impl PageRun {
 #[pymethods]
 impl PageRun {
     #[new]
-    #[pyo3(signature = (paths, *, block_size=None, capture_dir=None, threads=0))]
+    #[pyo3(signature = (paths, *, block_size=None, capture_dir=None, threads=0, key=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         block_size: Option<u32>,
         capture_dir: Option<PathBuf>,
         threads: usize,
+        key: Option<String>,
     ) -> PyResult<PageRun> {
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let start = || Run::start(&paths, block_size, capture_dir, threads);
-        let run = py.detach(start).map_err(Error::from)?;
-        Ok(PageRun { run: Mutex::new(Some(run)) })
+        // The list of a compressed archive is made by reading all of it.
+        let interrupt = Mutex::new(None);
+        let go_on = || {
+            let mut raised = interrupt.lock();
+            if raised.is_none() {
+                *raised = Python::attach(|py| py.check_signals()).err();
+            }
+            raised.is_none()
+        };
+        let options = Options { block_size, capture_dir, threads, key: key.map(Passphrase::new) };
+        let run = py.detach(|| Run::start(&paths, options, &go_on));
+        match interrupt.into_inner() {
+            Some(e) => Err(e),
+            None => Ok(PageRun { run: Mutex::new(Some(run.map_err(Error::from)?)) }),
+        }
     }
 
     fn status(&self, py: Python<'_>) -> Result<Status, Error> {
@@ -251,6 +277,9 @@ impl PageRun {
             absent: summary.absent.into_iter().map(shown).collect(),
             not_checked: summary.passed.into_iter().map(not_checked).collect(),
             incremental: summary.incremental,
+            backups: summary.backups.into_iter().map(|(path, kind)| (shown(path), kind)).collect(),
+            written_again: summary.written_again,
+            digests: summary.digests,
         })
     }
 }
@@ -282,6 +311,9 @@ struct Finished<'py> {
     absent: Vec<String>,
     not_checked: Vec<NotChecked>,
     incremental: u64,
+    backups: Vec<(String, &'static str)>,
+    written_again: u64,
+    digests: u64,
 }
 
 #[derive(IntoPyObject)]

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.datadir import Remark
 
-__all__ = ["PageRun", "PageValues", "informix_page_type", "page_read"]
+__all__ = ["PageRun", "PageValues", "backup_list", "backups_in", "informix_page_type", "page_read"]
 
 _Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
 
@@ -108,6 +108,12 @@ def page_read(
 ) -> Page:  # fmt: skip
     """One page of a file. Its name or first bytes tell its format, or else engine does: "informix", which has the last two."""
 
+def backups_in(path: str) -> list[str]:
+    """The folders of all backups of a repository, complete or not, in the order of their names. Raises kind not_found."""
+
+def backup_list(path: str) -> str:
+    """The file that says what is in a backup: while it is the same, so is the backup."""
+
 def informix_page_type(flags: int) -> str:
     """What pg_flags (pgflgs of onstat, 16 bits) says a page is."""
 
@@ -134,7 +140,8 @@ class PageRunSummary(TypedDict):
 
     vanished: files that were gone when their turn came; absent: links of tablespaces that lead nowhere; shrunk: parts of files that
     became shorter meanwhile; not_checked: files that have no pages of a relation; incremental: files of an incremental backup, which have
-    some blocks of a relation's file.
+    some blocks of a relation's file; backups: those read in place, and what each is; written_again: their pages with a wrong checksum that
+    were changed while the backup was taken, so that its WAL has them; digests: files that have the digest of the backup's own list.
     """
 
     files: int
@@ -150,12 +157,20 @@ class PageRunSummary(TypedDict):
     absent: list[str]
     not_checked: list[NotChecked]
     incremental: int
+    backups: list[tuple[str, str]]
+    written_again: int
+    digests: int
 
 @final
 class PageRun:
-    """All pages of files, folders and data directories, looked at by threads of its own; with capture_dir written as tables."""
+    """All pages of files, folders, data directories and backups, looked at by threads of its own; with capture_dir written as tables.
 
-    def __new__(cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0) -> PageRun: ...
+    key: that of encrypted backups.
+    """
+
+    def __new__(
+        cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0, key: str | None = None,
+    ) -> PageRun: ...  # fmt: skip
     def status(self) -> PageRunStatus: ...
 
     def take(self, most: int, wait_s: float) -> list[PageProblem] | None:

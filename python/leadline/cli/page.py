@@ -22,6 +22,12 @@ block_size = click.option("--block-size", type=int, metavar="BYTES", help="Page 
 dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a relation on this server (on this host).")
 FORKS = ["main", "fsm", "vm", "init"]
 fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: fork of the relation to read.")
+key_file = click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Passphrase of an encrypted backup.  [default: PGBACKREST_REPO1_CIPHER_PASS]",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 engine = click.option(
     "--engine", type=click.Choice(["informix"]), help="Read Informix pages (of 2 kB, unless --block-size says otherwise)."
@@ -184,27 +190,47 @@ def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None,
 Examples:
   leadline page check /var/lib/postgresql/18/main
   leadline page check base/16384/16402 base/16384/16402.1
-  leadline page check /backup/base/16384 --json""",
+  leadline page check /backup/base/16384 --json
+  leadline page check /backup/base.tar.gz
+  leadline page check --all-backups /var/lib/pgbackrest --state checked.jsonl""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--all-backups", is_flag=True, help="Check every backup of the repository PATH and print one line for each.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), metavar="FILE", help="With --all-backups: note what is done, and do not repeat it."
+)
 @block_size
+@key_file
 @form()
-def check(paths: tuple[Path, ...], block_size: int | None, form: str | None) -> int:
+def check(
+    paths: tuple[Path, ...], all_backups: bool, state: Path | None, block_size: int | None, key_file: Path | None, form: str | None
+) -> int:
     """Find damaged pages: wrong checksums, overlaps, impossible offsets.
 
-    PATH is a file, a directory of relation files or a data directory. Also reports torn pages, pages that look encrypted and
+    PATH is a file, a directory of relation files, a data directory or a backup: tar archives, also compressed, or the folder of a
+    backup of pgBackRest, barman or WAL-G. Backups are read in place. Also reports torn pages, pages that look encrypted and
     files that end within a page. Checksums are verified if pg_control says they are enabled. If pg_control is missing or
     damaged, every page that has a checksum is verified. The files of a data directory are also compared with its catalogs, to find
-    files that are missing, not regular files, too short, or belong to no relation. This comparison skips incremental backups, which
-    contain only changed blocks. Files that are not checked are counted by kind. Exit code 0: no problems; 1: problems, or pages that
-    could not be checked; 2: error.
+    files that are missing, not regular files, too short, or belong to no relation. This comparison skips backups that are read in
+    place, and incremental backups, which contain only changed blocks. Files that are not checked are counted by kind. Exit code 0: no
+    problems; 1: problems, or pages that could not be checked; 2: error.
+
+    With --all-backups, PATH is a repository of pgBackRest, barman or WAL-G, or a folder of backups. Exit code 0: no problems; 1: problems;
+    2: a backup could not be checked.
     """
+    if all_backups:
+        return _check_all(list(paths), state, block_size, key_file, form)
+    if state is not None:
+        from leadline.errors import LeadlineError
+
+        raise LeadlineError("usage", "--state requires --all-backups", hint="add --all-backups")
     from leadline.files import condition
+    from leadline.files.backup_key import backup_key
     from leadline.files.pages.run import Pages
     from leadline.files.pages.summary import check_text, is_part
     from leadline.progress import TerminalLine
 
-    found = Pages(list(paths), block_size=block_size, progress=TerminalLine())
+    found = Pages(list(paths), block_size=block_size, key=backup_key(key_file), progress=TerminalLine())
     if form == "csv":
         printed(form, found)
     elif form == "json":
@@ -218,6 +244,22 @@ def check(paths: tuple[Path, ...], block_size: int | None, form: str | None) -> 
     for remark in found.remarks:
         click.echo(condition.text(remark), err=True)
     return OUTCOME_FINDINGS if found.summary["classes"] or is_part(found.summary) else OUTCOME_FINE
+
+
+def _check_all(repositories: list[Path], state: Path | None, block_size: int | None, key_file: Path | None, form: str | None) -> int:
+    from leadline.files.backup_key import backup_key
+    from leadline.files.pages import all_backups
+    from leadline.progress import TerminalLine
+
+    line = TerminalLine()
+    outcomes = []
+    found = all_backups.check_all(repositories, state, block_size=block_size, key=backup_key(key_file), progress=line)
+    for outcome, is_earlier in found:
+        outcomes.append(outcome)
+        if form is None:
+            click.echo(all_backups.line(outcome, is_earlier))
+    printed(form, outcomes)
+    return all_backups.exit_code(outcomes)
 
 
 def _json_list(found: Pages) -> None:
@@ -242,18 +284,21 @@ Examples:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture directory to create.")
 @force
 @block_size
+@key_file
 @as_json
-def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | None, as_json: bool) -> None:
-    """Write the pages of relations or data directories as tables.
+def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | None, key_file: Path | None, as_json: bool) -> None:
+    """Write the pages of relations, data directories or backups as tables.
 
     The tables are page_file, page, heap_tuple and index_item. DIR is a capture that `leadline sql` can query.
     """
     from leadline.files import condition
+    from leadline.files.backup_key import backup_key
     from leadline.files.pages.run import scan as scan_pages
     from leadline.files.pages.summary import scan_text
     from leadline.progress import TerminalLine
 
-    done = scan_pages(list(paths), output, block_size=block_size, overwrite=force, progress=TerminalLine())
+    key = backup_key(key_file)
+    done = scan_pages(list(paths), output, block_size=block_size, overwrite=force, key=key, progress=TerminalLine())
     click.echo(to_json(done.summary) if as_json else scan_text(done.summary, output))
     for remark in done.remarks:
         click.echo(condition.text(remark), err=True)

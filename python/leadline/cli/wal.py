@@ -90,7 +90,7 @@ Examples:
 def command() -> None:
     """Read PostgreSQL WAL: what is in it and what it costs.
 
-    PATH is a data directory, its pg_wal, a WAL archive (also compressed: gzip, lz4, zstd) or one segment, of PostgreSQL 13 to 18. No
+    PATH is a data directory, its pg_wal, a WAL archive (also compressed: gzip, lz4, zstd, bzip2) or one segment, of PostgreSQL 13 to 18. No
     server is needed. WAL identifies relations by file number: select pg_relation_filepath('name').
 
     SERVER is a running server on this host: a connection string or a pid. leadline reads its WAL files up to the last record on

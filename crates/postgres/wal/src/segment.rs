@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use leadline_datadir::Lsn;
 use leadline_errors::{Error, Result};
+use leadline_unpack::Packing;
 
-use crate::unpack::Packing;
+use crate::unpack::{packing_of, stream};
 
 /// A file that by its name is a segment: 24 hexadecimal digits, `.partial`, and what compressed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +32,9 @@ impl SegmentFile {
         let mut named = Packing::Plain;
         // What pg_receivewal has not received whole it calls NAME.gz.partial; who packs a .partial gets NAME.partial.gz.
         let mut partial = strip(&mut digits, ".partial");
-        for (suffix, kind) in [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd)] {
+        for (suffix, kind) in
+            [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd), (".bz2", Packing::Bzip2)]
+        {
             if named == Packing::Plain && strip(&mut digits, suffix) {
                 named = kind;
             }
@@ -63,7 +66,7 @@ impl SegmentFile {
                 .at(self.path.display().to_string()));
         }
         let file = File::open(&self.path).map_err(|e| self.failed(&e))?;
-        let bytes = match Packing::of(&file, self.named).map_err(|e| self.failed(&e))? {
+        let bytes = match packing_of(&file, self.named).map_err(|e| self.failed(&e))? {
             Packing::Plain => Stored::Plain(file),
             _ => Stored::Packed { stream: Unpacked::open(self)?, done: 0 },
         };
@@ -72,7 +75,7 @@ impl SegmentFile {
 
     /// Whether it can be read from the middle.
     pub(crate) fn is_plain(&self) -> bool {
-        let found = File::open(&self.path).and_then(|file| Packing::of(&file, self.named));
+        let found = File::open(&self.path).and_then(|file| packing_of(&file, self.named));
         found.unwrap_or(self.named) == Packing::Plain
     }
 
@@ -114,9 +117,9 @@ impl Unpacked {
     fn open(segment: &SegmentFile) -> Result<Unpacked> {
         let io = |e| segment.failed(&e);
         let file = File::open(&segment.path).map_err(io)?;
-        let packing = Packing::of(&file, segment.named).map_err(io)?;
+        let packing = packing_of(&file, segment.named).map_err(io)?;
         // It was packed a moment ago.
-        let stream = packing.stream(file, &segment.path)?.ok_or_else(|| moved_on(&segment.path))?;
+        let stream = stream(packing, file, &segment.path)?.ok_or_else(|| moved_on(&segment.path))?;
         Ok(Unpacked { stream, partial: segment.partial })
     }
 }

@@ -7,10 +7,11 @@ use crate::kept::{Kept, KEPT};
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::SegmentFile;
 use crate::timeline::history_name;
-use crate::unpack::{small_text, Packing};
+use crate::unpack::small_text;
 use crate::version::{known, magic};
 use leadline_datadir::{is_in_tar, is_log_block_size, Lsn};
 use leadline_errors::{Error, Kind, Result};
+use leadline_unpack::Packing;
 
 /// One log: segments without a gap, of one server.
 #[derive(Debug, Clone)]

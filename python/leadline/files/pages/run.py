@@ -34,15 +34,21 @@ TABLES = ("page_file", "page", "heap_tuple", "index_item")
 class Pages:
     """A run over pages: iterate over the problems it finds, then ask for the summary.
 
-    paths: files, directories of relation files, data directories. progress: where to draw the bar.
+    paths: files, directories of relation files, data directories, backups. key: that of encrypted ones. progress: where to draw the bar.
     """
 
     def __init__(
-        self, paths: list[Path], *, block_size: int | None = None, capture_dir: Path | None = None, progress: TerminalLine | None = None
+        self,
+        paths: list[Path],
+        *,
+        block_size: int | None = None,
+        capture_dir: Path | None = None,
+        key: str | None = None,
+        progress: TerminalLine | None = None,
     ) -> None:
         self._started = time.monotonic()
         directory = str(capture_dir) if capture_dir else None
-        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=directory)
+        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=directory, key=key)
         self._progress = progress
         self._paths = paths
         self.remarks = condition.remarks(str(path) for path in paths)
@@ -89,6 +95,7 @@ def scan(
     *,
     block_size: int | None = None,
     overwrite: bool = False,
+    key: str | None = None,
     progress: TerminalLine | None = None,
 ) -> Pages:
     """Writes the tables of all pages into a new capture directory; the finished run with its summary. overwrite: replace a capture.
@@ -106,7 +113,7 @@ def scan(
         making.manifest.clock = Clock(now, now, time.time_ns() - now)
         making.manifest.probes["pages"] = ProbeState(tier="files")
         with making.from_files() as manifest:
-            pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
+            pages = Pages(paths, block_size=block_size, capture_dir=directory, key=key, progress=progress)
             for _ in pages:
                 pass
             rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}

@@ -32,6 +32,10 @@ def _read(summary: Summary) -> list[str]:
     if summary["incremental"]:
         files = count(summary["incremental"], "file")
         lines.append(f"{files} of an incremental backup: blocks that did not change are in an earlier one")
+    if summary["written_again"]:
+        pages = count(summary["written_again"], "page")
+        lines.append(f"{pages} with a wrong checksum changed while the backup was taken: its WAL has them whole, and replay restores them")
+    lines += [f"{path}: {kind}, read in place; its files are not compared with its catalogs" for path, kind in summary["backups"]]
     lines += [f"not scanned: {link} points to a missing tablespace" for link in summary["absent"]]
     return [*lines, *_not_checked(summary["not_checked"])]
 
@@ -58,7 +62,9 @@ def check_text(summary: Summary) -> str:
     """Pages by kind, then problems by class, or that there are none."""
     lines = _read(summary)
     lines.append(f"checksums verified on {count(summary['checksums'], 'page')}")
-    is_all = not is_part(summary) and not summary["incremental"]
+    if summary["digests"]:
+        lines.append(f"{count(summary['digests'], 'file')} with the SHA-1 of the manifest")
+    is_all = not is_part(summary) and not summary["incremental"] and not summary["backups"]
     classes = sorted(summary["classes"].items())
     if classes:
         lines.append("problems: " + ", ".join(f"{number:,} {name}" for name, number in classes))

@@ -1,0 +1,112 @@
+//! Backups in a catalogue of barman: `SERVER/base/ID` with `backup.info`, the copied files in `data` and a folder for each tablespace, or
+//! archives of them in `data`.
+//!
+//! Source: barman/infofile.py, barman/backup_executor.py.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use leadline_errors::{Error, Kind};
+
+use crate::folder::Folder;
+use crate::tars::Tars;
+use crate::{Backup, GoOn, Member, Unread, Visit};
+
+pub(crate) const INFO: &str = "backup.info";
+const LONGEST: u64 = 1 << 20;
+/// What a backup is when all its files are there; of the second one some WAL is not.
+const COMPLETE: [&str; 2] = ["DONE", "WAITING_FOR_WALS"];
+
+/// One backup.
+pub(crate) struct Barman {
+    inner: Box<dyn Backup>,
+    stop_lsn: Option<String>,
+}
+
+impl Barman {
+    /// The backup in a folder; none when it is none of barman.
+    pub(crate) fn open(folder: &Path, go_on: &GoOn) -> Result<Option<Barman>, Error> {
+        let (info, data) = (folder.join(INFO), folder.join("data"));
+        if !info.is_file() {
+            return Ok(None);
+        }
+        let failed = |e: &std::io::Error| Error::reading(&info, "the description of the backup", e);
+        if fs::metadata(&info).map_err(|e| failed(&e))?.len() > LONGEST {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&fs::read(&info).map_err(|e| failed(&e))?).into_owned();
+        // pgBackRest has a file of this name for a stanza, and no status in it.
+        let Some(status) = value(&text, "status") else { return Ok(None) };
+        if !COMPLETE.contains(&status) {
+            return Err(Error::new(Kind::Invalid, "this backup is not complete")
+                .detail(format!("barman says of it: {status}"))
+                .hint("wait until barman backup has ended, or take another backup")
+                .at(folder));
+        }
+        if let Some(encrypted) = encrypted_in(&data) {
+            return Err(Error::new(Kind::Unsupported, "this backup is encrypted by gpg, which is not read")
+                .hint("decrypt it first")
+                .at(encrypted));
+        }
+        let inner: Box<dyn Backup> = match Tars::open(&data, go_on)? {
+            Some(tars) => Box::new(tars),
+            None => Box::new(Folder::of(&folders(folder, &data))?),
+        };
+        let stop_lsn = value(&text, "end_xlog").filter(|lsn| *lsn != "None").map(str::to_owned);
+        Ok(Some(Barman { inner, stop_lsn }))
+    }
+}
+
+/// The folder of the data directory, and those of tablespaces, which are named by their numbers.
+fn folders(folder: &Path, data: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let listed = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    let spaces = listed.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| is_number(name))?;
+        Some((entry.path(), Path::new("pg_tblspc").join(name)))
+    });
+    let mut folders: Vec<_> = spaces.collect();
+    folders.sort();
+    folders.insert(0, (data.to_owned(), PathBuf::new()));
+    folders
+}
+
+fn encrypted_in(data: &Path) -> Option<PathBuf> {
+    let paths = fs::read_dir(data).ok()?.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "gpg")).min()
+}
+
+/// A line "KEY=VALUE".
+fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::trim)
+}
+
+impl Backup for Barman {
+    fn kind(&self) -> &'static str {
+        "barman backup"
+    }
+
+    fn members(&self) -> &[Member] {
+        self.inner.members()
+    }
+
+    fn unread(&self) -> &[Unread] {
+        self.inner.unread()
+    }
+
+    fn parts(&self) -> usize {
+        self.inner.parts()
+    }
+
+    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
+        self.inner.read(part, visit)
+    }
+
+    fn small(&self, name: &Path) -> Option<Vec<u8>> {
+        self.inner.small(name)
+    }
+
+    fn stop_lsn(&self) -> Option<String> {
+        self.stop_lsn.clone()
+    }
+}

@@ -1,0 +1,103 @@
+//! Folders in which a backup tool copied the files of a cluster, one by one.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use leadline_errors::Error;
+
+use crate::exactly::Exactly;
+use crate::place::{parts_of, At};
+use crate::{Backup, Failed, Member, Unread, Visit};
+
+const SMALL: u64 = 1 << 16;
+/// No cluster has folders within folders so often.
+const DEEPEST: u32 = 16;
+
+/// Copied files.
+pub(crate) struct Folder {
+    members: Vec<Member>,
+    paths: Vec<PathBuf>,
+    unread: Vec<Unread>,
+    parts: Vec<Range<usize>>,
+}
+
+impl Folder {
+    /// All files below some folders; beside each folder, where it is in the data directory.
+    pub(crate) fn of(folders: &[(PathBuf, PathBuf)]) -> Result<Folder, Error> {
+        let mut found = Folder { members: Vec::new(), paths: Vec::new(), unread: Vec::new(), parts: Vec::new() };
+        for (folder, below) in folders {
+            found.walk(folder, below, 0)?;
+        }
+        found.parts = parts_of(&found.members);
+        Ok(found)
+    }
+
+    fn walk(&mut self, folder: &Path, below: &Path, depth: u32) -> Result<(), Error> {
+        let listed = fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
+        let mut entries: Vec<_> = listed.flatten().collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, name) = (entry.path(), below.join(entry.file_name()));
+            let Ok(about) = entry.metadata() else { continue };
+            if about.is_dir() && depth < DEEPEST {
+                self.walk(&path, &name, depth + 1)?;
+            } else if about.is_file() {
+                self.members.push(Member { name, bytes: about.len() });
+                self.paths.push(path);
+            } else if name.parent() != Some(Path::new("pg_tblspc")) {
+                self.unread.push(Unread { name, why: "it is no regular file".into() });
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, number: usize) -> &Path {
+        self.paths.get(number).map_or(Path::new(""), PathBuf::as_path)
+    }
+}
+
+impl Backup for Folder {
+    fn kind(&self) -> &'static str {
+        "folder"
+    }
+
+    fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
+        for number in self.parts.get(part).cloned().unwrap_or_default() {
+            let bytes = self.members.get(number).map_or(0, |member| member.bytes);
+            let goes_on = match File::open(self.path(number)) {
+                Ok(file) => visit(number, &mut Exactly::next(At { file: &file, at: 0 }, bytes))?,
+                Err(e) => visit(number, &mut Failed(Some(e)))?,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn small(&self, name: &Path) -> Option<Vec<u8>> {
+        let number = self.members.iter().position(|member| member.name == name && member.bytes <= SMALL)?;
+        let mut content = Vec::new();
+        let read: io::Result<usize> =
+            File::open(self.path(number)).and_then(|f| f.take(SMALL).read_to_end(&mut content));
+        read.ok().map(|_| content)
+    }
+
+    fn stop_lsn(&self) -> Option<String> {
+        None
+    }
+}
