@@ -488,8 +488,9 @@ ELSEWHERE = {(f"study {verb}", what) for verb in ("calibrate", "plan", "run") fo
 ELSEWHERE |= {("replication study", "pg_bin"), ("book show", "file"), ("storage simulate", "capture")}
 ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
 # A recorder runs until it is stopped: tests/live/test_record.py. Its directory as it should not be: tests/unit/test_recorder_run.py, and
-# the file of its token: tests/unit/test_metrics_served.py. Who asks a running one: tests/unit/test_recorder_detail.py.
-ELSEWHERE |= {("record", what) for what in ("to", "data_dir", "metrics_token", "detail")} | {("take", "from_recorder")}
+# the file of its token: tests/unit/test_metrics_served.py; one whose service is removed: tests/unit/test_recorder_install.py. Who asks a
+# running one: tests/unit/test_recorder_detail.py.
+ELSEWHERE |= {("record", what) for what in ("to", "data_dir", "metrics_token", "detail", "uninstall")} | {("take", "from_recorder")}
 
 
 def names_a_path(parameter: click.Parameter) -> bool:

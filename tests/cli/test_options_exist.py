@@ -39,6 +39,7 @@ PRINTED_BY = {
     "python/leadline/explore/app.py": ["explore"],
     "python/leadline/files/pages/all_backups.py": ["page check"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
+    "python/leadline/recorder/install.py": ["record"],
     "python/leadline/recorder/run.py": ["record"],
     "python/leadline/top/host.py": ["top"],
     "python/leadline/server/accounts/users.py": ["token revoke-all"],

@@ -17,7 +17,9 @@ from leadline.units import MB, bytes_of, seconds_of
 if TYPE_CHECKING:
     from leadline.probes.options import Options
     from leadline.recorder.detail import Bounds
+    from leadline.recorder.install import Change
     from leadline.recorder.retention import Level
+    from leadline.recorder.unit import Wanted as Service
 
 LEAST_PIECE_S, LEAST_EVERY_S = 2.0, 10.0
 LEAST_DETAIL_S, LEAST_DETAIL = 1.0, 64 * MB
@@ -30,6 +32,8 @@ LEAST_DETAIL_S, LEAST_DETAIL = 1.0, 64 * MB
     "  leadline record --detail shop --detail-for 60s\n"
     "  leadline record postgres:///shop --to shop --metrics :9187\n"
     "  leadline record postgres:///shop --to /var/lib/leadline/shop --unit\n"
+    "  leadline record postgres:///shop --to /var/lib/leadline/shop --install\n"
+    "  leadline record --uninstall /var/lib/leadline/shop\n"
     "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
 )
 @click.argument("dsn", required=False)
@@ -59,9 +63,7 @@ LEAST_DETAIL_S, LEAST_DETAIL = 1.0, 64 * MB
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
 )
 @click.option("--metrics", metavar="[HOST]:PORT", help="Give metrics to Prometheus at http://HOST:PORT/metrics; without HOST on loopback.")
-@click.option(
-    "--metrics-token", type=click.Path(path_type=Path), metavar="FILE", help="Give them only to who sends the token in FILE."
-)
+@click.option("--metrics-token", type=click.Path(path_type=Path), metavar="FILE", help="Give them only to who sends the token in FILE.")
 @click.option(
     "--otlp", is_flag=False, flag_value="", metavar="[URL]", help="Send metrics to a collector of OpenTelemetry.  [default: from OTEL_...]"
 )
@@ -72,6 +74,11 @@ LEAST_DETAIL_S, LEAST_DETAIL = 1.0, 64 * MB
     "--detail", type=click.Path(path_type=Path), metavar="DIR", help="Have the recorder that runs in DIR take a detail capture now."
 )
 @click.option("--unit", "as_unit", is_flag=True, help="Record nothing: print a systemd unit that does, with the least rights.")
+@click.option("--install", is_flag=True, help="Record nothing here: make that unit a service of this host. Says what it will do, and asks.")
+@click.option(
+    "--uninstall", type=click.Path(path_type=Path), metavar="DIR", help="Stop and remove the service that records into DIR. DIR stays."
+)
+@click.option("--yes", is_flag=True, help="Change the services of this host without asking.")
 @click.option("--grafana", is_flag=True, help="Record nothing: print a Grafana dashboard of the metrics.")
 @click.option("--as", "user", metavar="USER", help="User of the unit.  [default: owner of --data-dir, or postgres]")
 @click.option("--json", "as_json", is_flag=True, help="With --status: print it as JSON.")
@@ -79,8 +86,8 @@ def command(
     dsn: str | None, pid: int | None, data_dir: Path | None, host: bool, to: Path | None, keep: str, keep_detail: str | None,
     keep_seconds: str | None, max_size: str, keep_free: str, findings_every: str, detail_for: str,
     detail_budget: str, detail_max_size: str, no_baseline: bool, piece: str, rate: str | None, tier: str, metrics: str | None,
-    metrics_token: Path | None, otlp: str | None, status: Path | None, detail: Path | None, as_unit: bool, grafana: bool, user: str | None,
-    as_json: bool,
+    metrics_token: Path | None, otlp: str | None, status: Path | None, detail: Path | None, as_unit: bool, install: bool,
+    uninstall: Path | None, yes: bool, grafana: bool, user: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Record a server all the time, as a row of captures.
 
@@ -97,6 +104,9 @@ def command(
         return
     if detail is not None:
         _ask_for_detail(detail, detail_for)
+        return
+    if uninstall is not None:
+        _uninstall(uninstall.absolute(), yes)
         return
     if to is None:
         raise LeadlineError("usage", "no directory was given to record into", hint="--to DIR; or --status DIR to see what one has")
@@ -123,16 +133,23 @@ def command(
         from leadline.metrics.collector import read_collector
 
         collector = read_collector(otlp, os.environ)
-    if as_unit:
+    if as_unit or install:
         said: dict[str, str | None] = {"--keep": keep, "--keep-detail": keep_detail, "--keep-seconds": keep_seconds}
         said |= {"--max-size": max_size, "--keep-free": keep_free, "--findings-every": findings_every, "--piece": piece}
         said |= {"--detail-for": detail_for, "--detail-budget": detail_budget, "--detail-max-size": detail_max_size}
         said |= {"--rate": rate, "--tier": tier}
         said |= {"--metrics": metrics, "--metrics-token": None if metrics_token is None else str(metrics_token.absolute())}
-        click.echo(_unit(options, to.absolute(), said, user, otlp, no_baseline=no_baseline), nl=False)
+        service = _service(options, to.absolute(), said, user, otlp, no_baseline=no_baseline)
+        if as_unit:
+            from leadline.recorder.unit import unit
+
+            click.echo(unit(service), nl=False)
+        else:
+            _install(service, yes)
         return
-    if user is not None:
-        raise LeadlineError("usage", "--as is for the unit", hint="--unit prints one", where="--as")
+    if user is not None or yes:
+        where = "--yes" if yes else "--as"
+        raise LeadlineError("usage", f"{where} is for the unit", hint="--unit prints one, --install starts it", where=where)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -193,12 +210,14 @@ def _levels(keep_s: float, detail: str | None, seconds: str | None) -> tuple[Lev
     return tuple(found)
 
 
-def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None, *, no_baseline: bool) -> str:
-    """said: options of the command line; those that are as by default are left out. Raises LeadlineError."""
+def _service(
+    options: Options, to: Path, said: Mapping[str, str | None], user: str | None, otlp: str | None, *, no_baseline: bool
+) -> Service:
+    """What the unit is to run. said: options of the command line; those that are as by default are left out. Raises LeadlineError."""
     import sys
 
     from leadline.engines.postgres.catalog.connection import SECRET_PARAMETERS, parse_dsn
-    from leadline.recorder.unit import STATE, Wanted, unit
+    from leadline.recorder.unit import STATE, Wanted
 
     if options.pid is not None or not (options.dsn or options.data_dir or options.host):
         hint = "name it by a connection string or --data-dir: they are the same after a restart"
@@ -228,7 +247,32 @@ def _unit(options: Options, to: Path, said: Mapping[str, str | None], user: str 
         words.append(f"--otlp={otlp}" if otlp else "--otlp")
     others = _readers(said["--metrics"], otlp)
     over_network = any(host and not host.startswith(("/", "@")) for host in hosts) or not all(map(is_local, others))
-    return unit(Wanted(words, what, owner if user is None else user, to, over_network, not options.host, bool(others), otlp is not None))
+    return Wanted(words, what, owner if user is None else user, to, over_network, not options.host, bool(others), otlp is not None)
+
+
+def _install(service: Service, yes: bool) -> None:
+    from leadline.recorder.install import to_install
+
+    _perform(to_install(service), yes)
+    click.echo(f"next: leadline record --status {service.directory}", err=True)
+
+
+def _uninstall(directory: Path, yes: bool) -> None:
+    from leadline.recorder.install import left, to_uninstall
+
+    _perform(to_uninstall(directory), yes)
+    for line in left(directory):
+        click.echo(line)
+
+
+def _perform(change: Change, yes: bool) -> None:
+    """Raises LeadlineError, click.Abort."""
+    from leadline.cli.asked import ask
+
+    if not yes:
+        nobody = LeadlineError("usage", "nobody is there to ask whether to change the services of this host", hint="--yes changes them")
+        ask(change.lines(), "Do this?", nobody)
+    change.perform()
 
 
 def _readers(metrics: str | None, otlp: str | None) -> list[str]:

@@ -26,6 +26,7 @@ After=network.target postgresql.service
 StartLimitIntervalSec=0
 
 [Service]
+Type=exec
 ExecStart={command}
 {variables}{user}
 Restart=always
@@ -77,12 +78,11 @@ class Wanted:
 
 
 def unit(wanted: Wanted) -> str:
-    name = f"leadline-record-{re.sub(r'[^A-Za-z0-9]', '-', wanted.directory.name)}"
     capabilities = CAPABILITIES if wanted.of_server else ()
     families = NETWORK if wanted.over_network or wanted.on_loopback else LOCAL
     network = [f"RestrictAddressFamilies={' '.join(families)}", *([] if wanted.over_network else ["IPAddressDeny=any"])]
     network += ["IPAddressAllow=localhost"] * (wanted.on_loopback and not wanted.over_network)
-    own = wanted.directory.is_relative_to(STATE) and wanted.directory != STATE
+    own, name = is_state(wanted.directory), name_of(wanted.directory)
     return TEXT.format(
         name=name, what=_escaped(wanted.what), command=" ".join(map(_word, wanted.command)),
         variables=f"# Such as OTEL_EXPORTER_OTLP_HEADERS.\nEnvironmentFile=-/etc/default/{name}\n" * wanted.variables,
@@ -91,6 +91,21 @@ def unit(wanted: Wanted) -> str:
         why="".join(f"# {capability}: {WHY[capability]}.\n" for capability in capabilities), capabilities=" ".join(capabilities),
         network="\n".join(network),
     )  # fmt: skip
+
+
+def name_of(directory: Path) -> str:
+    """Of the unit that records into a directory."""
+    return f"leadline-record-{re.sub(r'[^A-Za-z0-9]', '-', directory.name)}"
+
+
+def is_state(directory: Path) -> bool:
+    """Whether systemd makes the directory and gives it to the user of the unit."""
+    return directory.is_relative_to(STATE) and directory != STATE
+
+
+def records_into(text: str, directory: Path) -> bool:
+    """Whether a unit of ours does."""
+    return any(line.startswith("ExecStart=") and f" {_word(f'--to={directory}')} " in f"{line} " for line in text.splitlines())
 
 
 def _escaped(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadline.cli.asked import ask
 from leadline.cli.study.options import as_json, find_study, study_of, what
 from leadline.errors import LeadlineError
 
@@ -169,11 +170,8 @@ def perform(study: Study, place: Place, uid: str, dsn: str, given: dict[str, Any
 
 def _ask(study: Study, dsn: str, restart: str) -> None:
     """What will be changed on a server that is not ours. Raises LeadlineError where nobody can answer, click.Abort for a no."""
-    for text in to_be_changed(study, dsn, restart):
-        click.echo(text, err=True)
-    if not sys.stdin.isatty():
-        raise LeadlineError("usage", "nobody is there to ask whether to change this server", hint="--yes changes it", where=study.dsn)
-    click.confirm("Change this server?", abort=True, err=True)
+    nobody = LeadlineError("usage", "nobody is there to ask whether to change this server", hint="--yes changes it", where=study.dsn)
+    ask(to_be_changed(study, dsn, restart), "Change this server?", nobody)
 
 
 def to_be_changed(study: Study, dsn: str, restart: str) -> list[str]:
