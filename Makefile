@@ -132,11 +132,14 @@ fi;
 endef
 
 # Linked by zig against an old glibc. --strip leaves out the lines of our code, which are two thirds of the library.
+# advzip packs the same files again, 3 % smaller.
 DIST_TARGET := x86_64-unknown-linux-gnu
 dist: $(VENV)/.setup
 	$(BIN)/python -m pip install --quiet --group build --group dist
+	@command -v advzip >/dev/null || { $(call INSTALL,advancecomp) }
 	rm -rf dist
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --strip --zig --target $(DIST_TARGET) --compatibility manylinux_2_28 --compression-level 9 --out dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --profile dist --locked --strip --zig --target $(DIST_TARGET) --compatibility manylinux_2_28 --out dist
+	advzip --recompress --shrink-extra --quiet dist/*.whl
 
 test-dist: $(VENV)/.tools
 	@[ -n "$(wildcard dist/*.whl)" ] || { echo "error: there is no wheel" >&2; echo "  hint: make dist" >&2; exit 2; }

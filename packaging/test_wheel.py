@@ -19,7 +19,7 @@ import pytest
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 
 PROJECT = Path(__file__).parents[1]
-MOST_BYTES = 10 << 20
+MOST_BYTES = 9_000_000
 OLDEST_GLIBC = (2, 28)
 SUITE = "bookworm"
 BIN = "/opt/leadline/bin"
