@@ -13,6 +13,8 @@ fn main() {
     let outcome = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror"])
         .arg(format!("-I/usr/include/{machine}-linux-gnu"))
+        // Where those of another processor are missing. Types of fixed sizes are all that is used of them.
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .args(["-c", "bpf/trace.bpf.c", "-o"])
         .arg(&object)
         .status();
