@@ -33,3 +33,18 @@ union all select 'cast ' || castsource::regtype || ' as ' || casttarget::regtype
   from pg_cast where oid >= 16384
 union all select 'right on schema ' || oid::regnamespace, string_agg(item::text, ',' order by item::text) from pg_namespace, unnest(nspacl) item
   where nspname !~ '^(pg_|information)' group by oid
+union all select 'statistics ' || stxname, pg_get_statisticsobjdef(oid) from pg_statistic_ext
+union all select 'publication ' || pubname, concat_ws(' ', puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot) from pg_publication
+union all select 'published by ' || pubname || ' ' || schemaname || '.' || tablename, to_jsonb(p)::text from pg_publication_tables p
+union all select 'subscription ' || subname, concat_ws(' ', regexp_replace(subconninfo, 'password=''.*'' ', ''), subslotname, subsynccommit, subpublications, subenabled) from pg_subscription
+union all select 'dictionary ' || oid::regdictionary, concat_ws(' ', dicttemplate, dictinitoption) from pg_ts_dict where oid >= 16384
+union all select 'words of ' || mapcfg::regconfig || ' ' || maptokentype || ' ' || mapseqno, mapdict::regdictionary::text from pg_ts_config_map where mapcfg >= 16384
+union all select 'wrapper ' || fdwname, array_to_string(fdwoptions, ',') from pg_foreign_data_wrapper
+union all select 'server ' || srvname, concat_ws(' ', srvtype, srvversion, array(select o from unnest(srvoptions) o where o !~ '^password'), srvacl) from pg_foreign_server
+union all select 'mapping of ' || usename || ' ' || srvname, array(select o from unnest(umoptions) o where o !~ '^password')::text from pg_user_mappings
+union all select 'foreign table ' || ftrelid::regclass, concat_ws(' ', ftoptions, (select string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull, attfdwoptions,
+  (select pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = attrelid and adnum = attnum)), ',' order by attnum) from pg_attribute where attrelid = ftrelid and attnum > 0),
+  (select concat_ws(' ', relacl, pg_get_expr(relpartbound, oid)) from pg_class where oid = ftrelid)) from pg_foreign_table
+union all select 'event trigger ' || evtname, concat_ws(' ', evtevent, evtfoid::regproc, evtenabled, evttags) from pg_event_trigger
+union all select 'default privileges ' || defaclrole::regrole || ' ' || defaclnamespace::regnamespace || ' ' || defaclobjtype::text,
+  (select string_agg(item::text, ',' order by item::text) from unnest(defaclacl) item) from pg_default_acl

@@ -226,3 +226,95 @@ create table shop.late (n int)
 refresh materialized view shop.per_state
 -- next
 refresh materialized view shop.above
+-- next
+create schema kinds
+-- next
+do $$
+declare
+  kind text;
+  a_value text;
+begin
+  for kind, a_value in values ('bool', 'false'), ('int2', '-32768'), ('int4', '2147483647'), ('int8', '-9223372036854775808'), ('oid', '4294967295'),
+    ('float4', '1.5e-30'), ('float8', 'Infinity'), ('numeric', '12345678901234567890.000100'), ('money', '-0.01'), ('text', E'\u00fc \\ "'),
+    ('varchar', 'v'), ('bpchar', 'b'), ('"char"', 'z'), ('name', 'n'), ('bytea', '\x00ff'), ('date', '0044-03-15 BC'), ('time', '24:00:00'),
+    ('timetz', '00:00:00-12:34'), ('timestamp', 'infinity'), ('timestamptz', '1999-12-31 23:59:59.999999+00'), ('interval', '-1 year 2 days'),
+    ('uuid', 'ffffffff-ffff-ffff-ffff-ffffffffffff'), ('json', '[1, {"a":  2}]'), ('jsonb', '{"b": [true, null], "a": 1e10}'), ('jsonpath', '$.a[*] ? (@ > 1)'),
+    ('xml', '<a/>'), ('inet', '10.1.2.3/8'), ('cidr', '2001:db8::/32'), ('macaddr', '00:00:00:00:00:01'), ('macaddr8', '00:00:00:00:00:00:00:01'),
+    ('bit(4)', '1010'), ('varbit', ''), ('point', '(1e300,-0)'), ('lseg', '[(0,0),(1,1)]'), ('box', '(2,2),(1,1)'), ('path', '[(0,0),(1,1),(2,0)]'),
+    ('polygon', '((0,0),(1,1),(2,0))'), ('line', '{1,-1,0}'), ('circle', '<(1,1),2>'), ('tsvector', 'a:1A,2 b'), ('tsquery', 'a & !b:*'),
+    ('pg_lsn', '16/B374D848'), ('txid_snapshot', '10:20:10,14'), ('xid', '7'), ('xid8', '8589934592'), ('cid', '3'), ('tid', '(1,2)'),
+    ('int4range', '(,5)'), ('int8range', 'empty'), ('numrange', '[1.5,2.5)'), ('tsrange', '[2000-01-01,)'), ('tstzrange', '(,)'), ('daterange', '[2000-01-01,2000-02-01)'),
+    ('refcursor', 'c'), ('shop.state', 'new'), ('shop.price', '1.00'), ('shop.address', '(x,1,)'), ('shop.span', '[1,2]') loop
+    execute format('create table kinds.%I (id int primary key, one %s, many %2$s[])', 'of_' || regexp_replace(kind, '\W', '_', 'g'), kind);
+    execute format('insert into kinds.%I values (1, %L, array[null, %2$L, %2$L]::%s[]), (2, null, ''{}'')', 'of_' || regexp_replace(kind, '\W', '_', 'g'), a_value, kind);
+  end loop;
+end $$
+-- next
+-- since 14
+create table kinds.multirange (id int primary key, one int4multirange, many tstzmultirange[])
+-- next
+-- since 14
+insert into kinds.multirange values (1, '{[1,3),[5,)}', array['{}', null]::tstzmultirange[])
+-- next
+create statistics shop.together (ndistinct, dependencies) on customer, ticket from shop.orders
+-- next
+create statistics shop.all_kinds on name, "Select" from shop.customer
+-- next
+comment on statistics shop.all_kinds is 'of pairs'
+-- next
+-- since 14
+create statistics shop.of_words on (lower(name)), (length(code)) from shop.customer
+-- next
+create publication partly for table shop.orders, only shop.base with (publish = 'insert, delete')
+-- next
+create publication everything for all tables with (publish_via_partition_root)
+-- next
+-- since 15
+create publication filtered for table shop.customer (id, name) where (id > 10 and name is not null)
+-- next
+-- since 15
+create publication of_schema for tables in schema "Odd Name", table shop.base where (id > 1)
+-- next
+create subscription from_afar connection 'host=127.0.0.1 port=1 user=u password=''a b\'' c'' dbname=x' publication "P q", r with (connect = false)
+-- next
+create text search dictionary shop.plain (template = pg_catalog.simple, stopwords = english, accept = false)
+-- next
+create text search configuration shop.words (copy = pg_catalog.english)
+-- next
+alter text search configuration shop.words alter mapping for asciiword, word with shop.plain, english_stem
+-- next
+alter text search configuration shop.words drop mapping for email
+-- next
+create index on shop.long using gin (to_tsvector('shop.words', word))
+-- next
+create foreign data wrapper nowhere options (debug 'true')
+-- next
+create server "far Away" type 't' version '1.0' foreign data wrapper nowhere options (host 'h''', password 'secret')
+-- next
+create user mapping for reader server "far Away" options ("user" 'u', password 'secret')
+-- next
+create user mapping for public server "far Away"
+-- next
+grant usage on foreign server "far Away" to reader
+-- next
+create foreign table shop.remote (id int options (column_name 'ID') not null, net numeric(8, 2) default 1.5, check (net > 0)) server "far Away" options (t 'x y')
+-- next
+comment on foreign table shop.remote is 'elsewhere'
+-- next
+grant select on shop.remote to reader
+-- next
+create foreign table shop.even_part_away partition of shop.even_parts for values from (10) to (20) server "far Away"
+-- next
+create function shop.told() returns event_trigger language plpgsql as 'begin end'
+-- next
+create event trigger tell on ddl_command_end when tag in ('CREATE TABLE', 'DROP TABLE') execute function shop.told()
+-- next
+create event trigger quiet on sql_drop execute function shop.told()
+-- next
+alter event trigger quiet disable
+-- next
+alter default privileges in schema shop grant select on tables to reader with grant option
+-- next
+alter default privileges for role "Big Boss" grant usage on sequences to reader
+-- next
+alter default privileges for role "Big Boss" revoke execute on functions from public

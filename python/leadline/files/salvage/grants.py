@@ -13,7 +13,7 @@ PRIVILEGES = {
     "X": "execute", "U": "usage", "C": "create", "c": "connect", "T": "temporary", "s": "set", "A": "alter system",
 }  # fmt: skip
 """Letters of an aclitem (utils/acl.h)."""
-ACL = {"pg_class": "relacl", "pg_namespace": "nspacl", "pg_proc": "proacl", "pg_type": "typacl"}
+ACL = {"pg_class": "relacl", "pg_namespace": "nspacl", "pg_proc": "proacl", "pg_type": "typacl", "pg_foreign_server": "srvacl"}
 PUBLIC_BY_DEFAULT = {"pg_proc": "X", "pg_type": "U"}
 BOOTSTRAP = 10  # the superuser that initdb made: who restores owns what it owned
 ITEM = re.compile(r'((?:[^="]|"(?:[^"]|"")*")*)=([a-zA-Z*]*)/(.*)', re.DOTALL)
@@ -22,7 +22,7 @@ ITEM = re.compile(r'((?:[^="]|"(?:[^"]|"")*")*)=([a-zA-Z*]*)/(.*)', re.DOTALL)
 def items(writer: Writer) -> list[Item]:
     """What is set when all objects are there."""
     found = []
-    named = {item.key: item for item in [*writer.before, *writer.after] if item.name}
+    named = {item.key: item for item in [*writer.before, *writer.after, *writer.last] if item.name}
     for item in named.values():
         if item.owner and item.owner != BOOTSTRAP:
             writer.attempt(f"owner of {item.name}", lambda item=item: found.append(_owner(writer, item)))  # type: ignore[misc]
@@ -40,6 +40,29 @@ def items(writer: Writer) -> list[Item]:
     return found
 
 
+DEFAULT_ON = {"r": "tables", "S": "sequences", "f": "functions", "T": "types", "n": "schemas", "L": "large objects"}
+"""By defaclobjtype (catalog/pg_default_acl.h)."""
+
+
+def default_privileges(writer: Writer) -> list[Item]:
+    """ALTER DEFAULT PRIVILEGES: what objects have when they are made. In a schema they are added to those of the database."""
+    found = list[Item]()
+    for row in writer.catalog.rows("pg_default_acl"):
+        writer.attempt(f"default privileges {row['oid']}", lambda row=row: found.extend(_default(writer, row)))  # type: ignore[misc]
+    return found
+
+
+def _default(writer: Writer, row: Row) -> list[Item]:
+    catalog, kind = writer.catalog, row["defaclobjtype"]
+    owner, schema = catalog.role(int(row["defaclrole"])), int(row["defaclnamespace"])
+    head = f"alter default privileges for role {owner}" + (f" in schema {quoted(catalog.schema(schema))}" if schema else "")
+    has_public = not schema and kind in ("f", "T")
+    lines = _granted(row["defaclacl"], DEFAULT_ON[kind], "", "" if schema else owner, "default" if has_public else "")
+    if not schema and not any((entry or "").startswith(f"{owner}=") for entry in elements(row["defaclacl"])):
+        lines.append(f"revoke all on {DEFAULT_ON[kind]} from {owner};")
+    return [Item(Key("pg_default_acl", int(row["oid"])), "", f"{head} {line}") for line in lines]
+
+
 def _owner(writer: Writer, item: Item) -> Item:
     return Item(item.key, "", f"alter {item.name} owner to {writer.catalog.role(item.owner)};")
 
@@ -55,9 +78,16 @@ def _privileges(writer: Writer, item: Item) -> list[Item]:
     catalog = item.key.catalog
     row = writer.catalog.by_oid(catalog)[item.key.oid]
     kind, _, called = item.name.partition(" ")
-    if item.name.startswith("materialized view "):
-        called = item.name.removeprefix("materialized view ")
-    kind = {"view": "table", "materialized": "table", "domain": "domain", "aggregate": "function"}.get(kind, kind)
+    for word in ("materialized view ", "foreign table ", "foreign data wrapper "):
+        called = item.name.removeprefix(word) if item.name.startswith(word) else called
+    kind = {
+        "view": "table",
+        "materialized": "table",
+        "foreign": "table",
+        "server": "foreign server",
+        "domain": "domain",
+        "aggregate": "function",
+    }.get(kind, kind)
     lines = _granted(row[ACL[catalog]], f"{kind} {called}", "", writer.catalog.role(item.owner), PUBLIC_BY_DEFAULT.get(catalog, ""))
     if catalog == "pg_class":
         for column in writer.catalog.attributes.get(item.key.oid, ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leadline.files.salvage import foreign
 from leadline.files.salvage.catalog import Catalog, Key, Row, elements, numbers, quoted
 from leadline.files.salvage.expressions import partition_bound
 from leadline.files.salvage.keys import key_columns
@@ -24,14 +25,12 @@ def write(writer: Writer) -> None:
             continue
         what = f"{catalog.schema(int(row['relnamespace']))}.{row['relname']}"
         match row["relkind"]:
-            case "r" | "p":
+            case "r" | "p" | "f":
                 writer.attempt(f"table {what}", lambda row=row: _table(writer, row))  # type: ignore[misc]
             case "S":
                 writer.attempt(f"sequence {what}", lambda row=row: _sequence(writer, row))  # type: ignore[misc]
             case "v" | "m":
                 writer.attempt(f"view {what}", lambda row=row: _view(writer, row))  # type: ignore[misc]
-            case "f":
-                writer.lose(f"foreign table {what}", "not written by salvage")
 
 
 def is_temporary(catalog: Catalog, row: Row) -> bool:
@@ -66,7 +65,7 @@ def _table(writer: Writer, row: Row) -> None:
             lines.append(_column(writer, row, column, default))
         else:
             later += _inherited(writer, name, oid, column, default)
-        later += _storage(catalog, name, column)
+        later += _storage(catalog, name, column) if row["relkind"] != "f" else []
     for constraint in catalog.grouped("pg_constraint", "conrelid").get(oid, ()):
         if constraint["contype"] != "c":
             continue
@@ -80,7 +79,9 @@ def _table(writer: Writer, row: Row) -> None:
             writer.merged[key] = Key("pg_class", oid)
             lines += _check(writer, name, oid, constraint)
     body = ",\n    ".join(lines)
-    sql = f"create {'unlogged ' if row['relpersistence'] == 'u' else ''}table {name} (" + (f"\n    {body}\n)" if body else ")")
+    is_foreign = row["relkind"] == "f"
+    kind = "foreign " if is_foreign else "unlogged " if row["relpersistence"] == "u" else ""
+    sql = f"create {kind}table {name} (" + (f"\n    {body}\n)" if body else ")")
     if above and not is_partition:
         sql += f"\ninherits ({', '.join(catalog.relation(parent) for parent in above)})"
     if row["relkind"] == "p":
@@ -91,7 +92,10 @@ def _table(writer: Writer, row: Row) -> None:
     toast = catalog.by_oid("pg_class").get(int(row["reltoastrelid"] or 0))
     given += [f"toast.{option}={value}" for option, value in options(toast)] if toast else []
     sql += f"\nwith ({', '.join(given)})" if given else ""
-    writer.before.append(Item(Key("pg_class", oid), f"table {name}", "\n".join([sql + ";", *later]), int(row["relowner"])))
+    sql += foreign.of_table(catalog, oid) if is_foreign else ""
+    writer.before.append(
+        Item(Key("pg_class", oid), f"{'foreign ' * is_foreign}table {name}", "\n".join([sql + ";", *later]), int(row["relowner"]))
+    )
     writer.before += apart
     if is_partition:
         bound = partition_bound(row["relpartbound"], catalog)
@@ -112,6 +116,7 @@ def _column(writer: Writer, table: Row, column: Row, default: Row | None) -> str
     catalog, oid = writer.catalog, int(table["oid"])
     type_oid = int(column["atttypid"])
     parts = [quoted(column["attname"]), catalog.type_name(type_oid, int(column["atttypmod"]))]
+    parts += [foreign.given(column["attfdwoptions"]).strip()] * bool(column["attfdwoptions"])
     of_type = catalog.by_oid("pg_type").get(type_oid, {}).get("typcollation") or "0"
     if int(column["attcollation"]) and column["attcollation"] != of_type:
         parts.append(f"collate {catalog.collation(int(column['attcollation']))}")
@@ -203,7 +208,7 @@ def _check(writer: Writer, name: str, oid: int, constraint: Row) -> list[str]:
 
 def _partition_key(writer: Writer, oid: int) -> str:
     """As `partition by` has it."""
-    found = next(row for row in writer.catalog.rows("pg_partitioned_table") if int(row["partrelid"]) == oid)
+    (found,) = writer.catalog.grouped("pg_partitioned_table", "partrelid")[oid]
     columns = key_columns(
         writer.catalog, oid, numbers(found["partattrs"]), found["partexprs"], numbers(found["partclass"]), numbers(found["partcollation"]),
         STRATEGY[found["partstrat"]] if found["partstrat"] == "h" else "btree",

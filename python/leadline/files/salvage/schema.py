@@ -6,28 +6,36 @@ triggers, policies, grants).
 
 from __future__ import annotations
 
-from leadline.files.salvage import grants, keys_and_indexes, operators, order, relations, routines, triggers, types
+from leadline.files.salvage import (
+    foreign,
+    grants,
+    keys_and_indexes,
+    operators,
+    order,
+    publications,
+    relations,
+    routines,
+    statistics_and_events,
+    text_search,
+    triggers,
+    types,
+)
 from leadline.files.salvage.catalog import Catalog, Key, quoted
 from leadline.files.salvage.written import CATALOG_OF, Item, Writer
 
 EXTENSION_MEMBER, MADE_WITH = "e", "i"
 MADE_WITH_A_RANGE = ("pg_proc", "pg_cast")  # its constructors and the cast to its multirange
+PARTS = (
+    types, routines, operators, text_search, foreign, relations, keys_and_indexes, triggers, statistics_and_events, publications,
+)  # fmt: skip
 UNWRITTEN = {
     "pg_am": ("amname", "access method"),
     "pg_collation": ("collname", "collation"),
     "pg_conversion": ("conname", "conversion"),
-    "pg_event_trigger": ("evtname", "event trigger"),
-    "pg_foreign_data_wrapper": ("fdwname", "foreign-data wrapper"),
-    "pg_foreign_server": ("srvname", "foreign server"),
     "pg_language": ("lanname", "language"),
     "pg_opclass": ("opcname", "operator class"),
     "pg_opfamily": ("opfname", "operator family"),
-    "pg_publication": ("pubname", "publication"),
-    "pg_statistic_ext": ("stxname", "statistics"),
-    "pg_subscription": ("subname", "subscription"),
     "pg_transform": ("oid", "transform"),
-    "pg_ts_config": ("cfgname", "text search configuration"),
-    "pg_ts_dict": ("dictname", "text search dictionary"),
     "pg_ts_parser": ("prsname", "text search parser"),
     "pg_ts_template": ("tmplname", "text search template"),
 }
@@ -43,7 +51,7 @@ def written(catalog: Catalog) -> Writer:
             name = quoted(row["nspname"])
             key = Key("pg_namespace", int(row["oid"]))
             writer.before.append(Item(key, f"schema {name}", f"create schema {name};", int(row["nspowner"])))
-    for part in (types, routines, operators, relations, keys_and_indexes, triggers):
+    for part in PARTS:
         part.write(writer)
     for table, (column, what) in UNWRITTEN.items():
         for row in catalog.rows(table):
@@ -52,7 +60,7 @@ def written(catalog: Catalog) -> Writer:
     for name in sorted(catalog.modified):
         writer.lose(f"modifiers of type {name}", "only the functions of the type can print them: its columns are declared without")
     order.put_in_order(writer)
-    writer.after += grants.items(writer)
+    writer.after += [*grants.items(writer), *grants.default_privileges(writer), *writer.last]
     return writer
 
 

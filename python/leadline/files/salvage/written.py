@@ -43,11 +43,12 @@ class Lost:
 
 @dataclass
 class Writer:
-    """Collects what is written of one database."""
+    """Collects what is written of one database. last: made when all else is there, also what is granted."""
 
     catalog: Catalog
     before: list[Item] = field(default_factory=list)
     after: list[Item] = field(default_factory=list)
+    last: list[Item] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     members: set[Key] = field(default_factory=set)
     merged: dict[Key, Key] = field(default_factory=dict)
