@@ -30,7 +30,9 @@ pub fn value(data: &[u8]) -> &'static str {
     let varlena = Storage { attlen: -1, attalign: b'i' };
     let encoding = ENCODINGS[which / SCALARS.len() % ENCODINGS.len()].clone();
     let mut types = Types { encoding, ..Types::default() };
-    let mut add = |oid, storage, kind| types.by_oid.insert(oid, Type { name: oid.to_string(), storage, kind });
+    let mut add = |oid, storage, kind| {
+        Arc::make_mut(&mut types.by_oid).insert(oid, Type { name: oid.to_string(), storage, kind })
+    };
     for oid in SCALARS {
         add(oid, storage(oid), Kind::Scalar);
     }

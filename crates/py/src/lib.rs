@@ -115,7 +115,9 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "rows", |module| {
         module.add_class::<rows::RowScan>()?;
+        module.add_class::<rows::Tables>()?;
         module.add_class::<rows::ValueTexts>()?;
+        module.add_function(wrap_pyfunction!(rows::built_in_types, module)?)?;
         module.add_function(wrap_pyfunction!(rows::database_names, module)?)
     })?;
     submodule(core, "storage", |module| {

@@ -1,9 +1,10 @@
 //! `RowScan`: the rows of one relation, from the files of a data directory.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use leadline_rows::export::Which;
-use leadline_rows::{export, Encoding, RowScan as Scan};
+use leadline_rows::{export, Elsewhere, Encoding, Given, Moment, RowScan as Scan, Until};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -71,6 +72,25 @@ impl RowScan {
             Some(columns) => Scan::open_columns(&path, relation, database, dead, columns),
             None => Scan::open(&path, relation, database, dead),
         };
+        Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
+    }
+
+    /// Rows of a file whose columns are given: name, type and what it was declared with.
+    #[staticmethod]
+    #[pyo3(signature = (file, name, columns, *, toast, dead=false, as_of=None))]
+    fn of_given(
+        py: Python<'_>,
+        file: PathBuf,
+        name: &str,
+        columns: Vec<(String, u32, i32)>,
+        toast: HashMap<u32, u32>,
+        dead: bool,
+        as_of: Option<AsOf>,
+    ) -> Result<RowScan, Error> {
+        let column = |(name, type_oid, typmod)| Given { name, type_oid, typmod };
+        let columns: Vec<Given> = columns.into_iter().map(column).collect();
+        let moment = as_of.map(Moment::from);
+        let open = || Scan::of_given(Elsewhere { file, toast }, name, &columns, dead, moment);
         Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
     }
 
@@ -169,6 +189,7 @@ impl RowScan {
             "all" => Which::All,
             "sure" => Which::Sure,
             "doubtful" => Which::Doubtful,
+            "dead" => Which::Dead,
             _ => return Err(PyValueError::new_err(format!("which rows is {which:?}"))),
         };
         let mut failed = None;
@@ -188,10 +209,80 @@ impl RowScan {
     }
 }
 
-/// The databases of a data directory: name, and whether it is a template.
+/// The databases of a data directory: name, whether it is a template, and oid.
 #[pyfunction]
-pub(crate) fn database_names(py: Python<'_>, data_dir: PathBuf) -> Result<Vec<(String, bool)>, Error> {
+pub(crate) fn database_names(py: Python<'_>, data_dir: PathBuf) -> Result<Vec<(String, bool, u32)>, Error> {
     Ok(py.detach(|| leadline_rows::database_names(&data_dir))?)
+}
+
+/// A transaction, or a time and the oldest transaction whose time is known; and whether numbers of transactions have begun again.
+#[derive(FromPyObject)]
+enum AsOf {
+    Time((i64, u32, bool)),
+    Xid((u32, bool)),
+}
+
+impl From<AsOf> for Moment {
+    fn from(as_of: AsOf) -> Moment {
+        match as_of {
+            AsOf::Xid((last, wrapped)) => Moment { until: Until::Xid(last), wrapped },
+            AsOf::Time((at, oldest, wrapped)) => Moment { until: Until::Time { at, oldest }, wrapped },
+        }
+    }
+}
+
+/// The tables of one database, through catalogs that are read once.
+#[pyclass(frozen, module = "leadline._core.rows")]
+pub(crate) struct Tables {
+    tables: Mutex<leadline_rows::Tables>,
+}
+
+#[pymethods]
+impl Tables {
+    #[new]
+    #[pyo3(signature = (data_dir, database=None))]
+    fn new(py: Python<'_>, data_dir: PathBuf, database: Option<String>) -> Result<Tables, Error> {
+        Ok(Tables { tables: Mutex::new(py.detach(|| leadline_rows::Tables::open(&data_dir, database.as_deref()))?) })
+    }
+
+    /// Replaces the labels of enums, by the oid of their type: those of another cluster have other oids.
+    fn relabel(&self, labels: HashMap<u32, HashMap<u32, String>>) {
+        self.tables.lock().relabel(labels);
+    }
+
+    fn find(&self, schema: &str, name: &str) -> Result<u32, Error> {
+        Ok(self.tables.lock().find(schema, name)?)
+    }
+
+    /// The rows of a relation, or of another file with the same columns.
+    #[allow(clippy::too_many_arguments)] // named in Python
+    #[pyo3(signature = (oid, *, file=None, toast=HashMap::new(), dead=false, columns=None, as_of=None))]
+    fn scan(
+        &self,
+        py: Python<'_>,
+        oid: u32,
+        file: Option<PathBuf>,
+        toast: HashMap<u32, u32>,
+        dead: bool,
+        columns: Option<Vec<String>>,
+        as_of: Option<AsOf>,
+    ) -> Result<RowScan, Error> {
+        let elsewhere = file.map(|file| Elsewhere { file, toast });
+        let moment = as_of.map(Moment::from);
+        let open = || self.tables.lock().scan(oid, elsewhere, dead, columns.as_deref(), moment);
+        Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
+    }
+
+    fn damage(&self) -> Vec<String> {
+        self.tables.lock().damage()
+    }
+}
+
+/// The types that all servers have: oid, name, bytes and alignment of their values.
+#[pyfunction]
+pub(crate) fn built_in_types() -> Vec<(u32, String, i16, char)> {
+    let one = |of: leadline_rows::BuiltIn| (of.oid, of.name, of.storage.attlen, char::from(of.storage.attalign));
+    leadline_rows::built_in_types().into_iter().map(one).collect()
 }
 
 /// Values that are in no row.
@@ -207,6 +298,12 @@ impl ValueTexts {
     fn new(py: Python<'_>, data_dir: PathBuf, database: Option<String>) -> Result<ValueTexts, Error> {
         let open = || leadline_rows::ValueTexts::open(&data_dir, database.as_deref());
         Ok(ValueTexts { texts: Mutex::new(py.detach(open)?) })
+    }
+
+    /// By the types that all servers have.
+    #[staticmethod]
+    fn built_in() -> ValueTexts {
+        ValueTexts { texts: Mutex::new(leadline_rows::ValueTexts::built_in()) }
     }
 
     /// As the server prints it; None when it is none of its type.

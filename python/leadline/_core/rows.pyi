@@ -1,9 +1,13 @@
 """Rows of a table, from files."""
 
 from collections.abc import Callable
-from typing import TypedDict, final, type_check_only
+from typing import TypeAlias, TypedDict, final, type_check_only
 
-__all__ = ["RowScan", "ValueTexts", "database_names"]
+__all__ = ["RowScan", "Tables", "ValueTexts", "built_in_types", "database_names"]
+
+_AsOf: TypeAlias = tuple[int, bool] | tuple[int, int, bool]
+"""Rows as they were: the last transaction that counts; or microseconds since 2000, and the oldest transaction whose time is known. And
+whether numbers of transactions have begun again."""
 
 @type_check_only
 class RowsDescription(TypedDict):
@@ -83,6 +87,18 @@ class RowScan:
         """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too. columns: only
         these, in this order."""
 
+    @staticmethod
+    def of_given(
+        file: str,
+        name: str,
+        columns: list[tuple[str, int, int]],
+        *,
+        toast: dict[int, int],
+        dead: bool = False,
+        as_of: _AsOf | None = None,
+    ) -> RowScan:
+        """Rows of a file, of columns that are not from a catalog: name, OID of a built-in type, type modifier. toast: see Tables.scan."""
+
     def describe(self) -> RowsDescription: ...
     def provenance(self) -> list[str]:
         """Names of what stands before the columns in the rows that came last: a status from the first one that is not known."""
@@ -91,24 +107,57 @@ class RowScan:
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""
 
-    def export(
-        self, out: str, threads: int, progress: Callable[[int, int], None] | None, which: str = "all"
-    ) -> tuple[int, list[str]]:
+    def export(self, out: str, threads: int, progress: Callable[[int, int], None] | None, which: str = "all") -> tuple[int, list[str]]:
         """Writes rows into OUT.csv, OUT.parquet or OUT.copy; how many, and columns that are text since not all values fit their type.
 
-        which: all; of CSV also sure, those that are whole and visible with nothing beside their columns, or doubtful, the others. Into
-        OUT.copy, as COPY writes text, only sure.
+        which: all; of CSV also sure, those that are whole and visible with nothing beside their columns, doubtful, those that may be
+        visible and are not sure, or dead, versions that are not visible, of a scan that gives them. Into OUT.copy, as COPY writes text,
+        only sure.
         """
+
+@final
+class Tables:
+    """The tables of one database, through catalogs that are read once. Raises as RowScan does."""
+
+    def __new__(cls, data_dir: str, database: str | None = None) -> Tables: ...
+    def relabel(self, labels: dict[int, dict[int, str]]) -> None:
+        """Replaces the labels of enums, by the OID of their type."""
+
+    def find(self, schema: str, name: str) -> int:
+        """The OID of a relation with rows."""
+
+    def scan(
+        self,
+        oid: int,
+        *,
+        file: str | None = None,
+        toast: dict[int, int] = ...,
+        dead: bool = False,
+        columns: list[str] | None = None,
+        as_of: _AsOf | None = None,
+    ) -> RowScan:
+        """The rows of a relation. file: not its own but this one, of another data directory; then toast has the numbers of the files of
+        toast tables by their OIDs, where they are not the same."""
+
+    def damage(self) -> list[str]:
+        """What is wrong with the catalogs, one line each."""
+
+def built_in_types() -> list[tuple[int, str, int, str]]:
+    """The types that all servers have: OID, name, length and alignment of values."""
 
 @final
 class ValueTexts:
     """Prints values that are in no row, such as the constants of a stored expression. Raises as RowScan does."""
 
     def __new__(cls, data_dir: str, database: str | None = None) -> ValueTexts: ...
+    @staticmethod
+    def built_in() -> ValueTexts:
+        """By the types that all servers have."""
+
     def text(self, oid: int, value: bytes) -> str | None:
         """A value of the type with this OID, without a length word, as the server prints it; None when it is none of its type."""
 
-def database_names(data_dir: str) -> list[tuple[str, bool]]:
-    """The databases of a data directory: name, and whether it is a template. Where the catalog that lists them is lost, their names are
-    their numbers. Raises as RowScan does.
+def database_names(data_dir: str) -> list[tuple[str, bool, int]]:
+    """The databases of a data directory: name, whether it is a template, and OID. Where the catalog that lists them is lost, their names
+    are their numbers. Raises as RowScan does.
     """

@@ -16,13 +16,21 @@ if TYPE_CHECKING:
 SHOWN = 20  # of what could not be written
 
 
+def _matches(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> dict[int, str]:
+    parts = [text.partition("=") for text in value]
+    if wrong := [number for number, _, table in parts if not number.isdigit() or not table]:
+        raise click.BadParameter(f"{wrong[0]} is not NUMBER=TABLE")
+    return {int(number): table for number, _, table in parts}
+
+
 @click.command(
     "salvage",
     context_settings=SETTINGS,
     epilog="""\b
 Examples:
   leadline salvage /var/lib/postgresql/18/main -o saved
-  leadline salvage DATA_DIR -o saved --database shop --format csv""",
+  leadline salvage DATA_DIR -o saved --database shop --format csv
+  leadline salvage DATA_DIR -o saved --template OLD_BACKUP""",
 )
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Directory to write.")
@@ -35,10 +43,33 @@ Examples:
     "--format", "form", type=click.Choice(["copy", "csv"]), default="copy", show_default=True,
     help="Form of the rows: COPY text, or CSV with a header.",
 )  # fmt: skip
+@click.option(
+    "--template", type=click.Path(path_type=Path), metavar="DATA_DIR2",
+    help="Take definitions from this data directory, of the same schema and major: the catalog of DATA_DIR is lost.",
+)  # fmt: skip
+@click.option("--template-database", metavar="NAME", help="Database of --template.  [default: the one of the same name]")
+@click.option(
+    "--match", "matches", multiple=True, metavar="NUMBER=TABLE", callback=_matches,
+    help="With --template: this file is that of SCHEMA.TABLE; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--columns-of", type=click.Path(path_type=Path), metavar="FILE",
+    help="Columns of tables that no catalog describes: lines [NUMBER] [SCHEMA.]TABLE (COLUMN TYPE, ...).",
+)  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
-    data_dir: Path, output: Path, databases: tuple[str, ...], form: str, threads: int | None, force: bool, as_json: bool
+    data_dir: Path,
+    output: Path,
+    databases: tuple[str, ...],
+    form: str,
+    template: Path | None,
+    template_database: str | None,
+    matches: dict[int, str],
+    columns_of: Path | None,
+    threads: int | None,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Bring a dead cluster's data home: SQL, and a file per table.
 
@@ -52,15 +83,23 @@ def command(
     from dataclasses import asdict
 
     from leadline.book.recorder import current
+    from leadline.errors import LeadlineError
     from leadline.files import condition
-    from leadline.files.salvage.salvage import GLOBALS, MANIFEST, salvage
+    from leadline.files.salvage import given
+    from leadline.files.salvage.data import Wanted
+    from leadline.files.salvage.salvage import GLOBALS, MANIFEST, Help, salvage
     from leadline.files.wal import threads_here
     from leadline.output import to_json
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
 
-    make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
+    if (template_database or matches) and template is None:
+        raise LeadlineError("usage", "--template-database and --match need --template")
+    told = Help(template, template_database, matches, given.read(columns_of) if columns_of else [])
     around = condition.of(str(data_dir))
+    stopped = around is not None and around["server"] == "stopped"
+    wanted = Wanted(form, threads or threads_here(), stopped)
+    make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
     current().artifact("salvage", output)
     line = TerminalLine()
 
@@ -68,7 +107,7 @@ def command(
         line.share(done, blocks, f"{table}: {done} of {blocks} blocks")
 
     try:
-        found = salvage(data_dir, output, databases, form, threads or threads_here(), progress)
+        found = salvage(data_dir, output, databases, wanted, progress, told)
     finally:
         line.done()
     rows = sum(each.rows for each in found)

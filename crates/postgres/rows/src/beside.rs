@@ -14,6 +14,8 @@ pub enum Beside {
     Place,
     /// And its status: there are rows of which it is not known.
     Status,
+    /// Which version of a row it is, and what became of it.
+    Version,
     /// All of it, where rows are given that no snapshot sees.
     All,
 }
@@ -62,6 +64,7 @@ impl Beside {
             Beside::Nothing => &[],
             Beside::Place => &[Ctid],
             Beside::Status => &[Ctid, Status],
+            Beside::Version => &[Ctid, Xmin, Xmax, Status],
             Beside::All => &[Ctid, File, Block, Lp, Xmin, Xmax, Status],
         }
     }

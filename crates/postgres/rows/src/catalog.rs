@@ -188,6 +188,22 @@ impl Catalog {
         })
     }
 
+    /// Files of a database without a catalog: where the toast tables are is all that it is asked.
+    pub(crate) fn of_files(dir: DataDir, database: u32) -> Catalog {
+        Catalog {
+            xacts: Xacts::new(&dir),
+            dir,
+            database,
+            encoding: None,
+            space: DEFAULT_TABLESPACE,
+            mapped: HashMap::new(),
+            shared: HashMap::new(),
+            segments: Segments::default(),
+            classes: HashMap::new(),
+            damage: Damage::default(),
+        }
+    }
+
     /// The catalog of one database.
     ///
     /// # Errors

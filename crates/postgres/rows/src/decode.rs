@@ -137,7 +137,7 @@ impl Decoder {
             relation: Arc::clone(relation),
             dead,
             read_twice,
-            xacts: Xacts::new(&relation.dir),
+            xacts: Xacts::at(&relation.dir, relation.moment),
             layout: Layout::new(relation.attributes.iter().map(|(a, column)| (a.storage, *column))),
             cells: Cells::default(),
             outside: Outside::new(relation),

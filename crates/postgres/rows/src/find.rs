@@ -35,13 +35,13 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     Ok((catalog, oid))
 }
 
-/// The names of the databases of a data directory, and which of them are templates; of damaged ones what can be found.
+/// The names of the databases of a data directory, which of them are templates, and their oids; of damaged ones what can be found.
 ///
 /// # Errors
 /// When there are none, or files may not be read.
-pub fn database_names(data_dir: &Path) -> Result<Vec<(String, bool)>> {
+pub fn database_names(data_dir: &Path) -> Result<Vec<(String, bool, u32)>> {
     let found = databases(&DataDir::salvage(data_dir)?)?;
-    Ok(found.into_iter().map(|database| (database.datname, database.datistemplate)).collect())
+    Ok(found.into_iter().map(|database| (database.datname, database.datistemplate, database.oid)).collect())
 }
 
 /// The catalog of a database; without a name, of the only one that is no template.

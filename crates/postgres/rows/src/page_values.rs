@@ -232,7 +232,7 @@ mod tests {
         ];
         let varying =
             [25, 650, ANYRANGE, opclass::BLOOM_SUMMARY, opclass::MINMAX_MULTI_SUMMARY].map(|oid| (oid, -1, b'i'));
-        Types { by_oid: fixed.into_iter().chain(varying).map(one).collect(), ..Types::default() }
+        Types { by_oid: Arc::new(fixed.into_iter().chain(varying).map(one).collect()), ..Types::default() }
     }
 
     fn columns(oids: &[u32], types: &Types) -> (Vec<Column>, Vec<Storage>) {

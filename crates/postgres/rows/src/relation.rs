@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::catalog::{is_loss, Attribute, Catalog};
+use crate::catalog::{is_loss, Attribute, Catalog, Class};
 use crate::cut_off::CutOff;
 use crate::damage::Damage;
 use crate::find::find;
@@ -13,6 +13,7 @@ use crate::toast;
 use crate::toast_places::Places;
 use crate::tuple::Storage;
 use crate::value::Types;
+use crate::xact::Moment;
 use leadline_datadir::DataDir;
 use leadline_errors::{Error, Kind, Result};
 use parking_lot::Mutex;
@@ -52,7 +53,9 @@ pub(crate) struct Relation {
     /// Blocks that it had and has not, of a server that ended in order.
     pub cut_off: CutOff,
     tablespace: u32,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
+    /// Rows are given as they were at that time; none: now.
+    pub moment: Option<Moment>,
     /// Where the values of a toast table are, by its oid.
     toast: Mutex<HashMap<u32, Arc<Places>>>,
 }
@@ -67,8 +70,19 @@ impl Relation {
     pub(crate) fn of(mut catalog: Catalog, oid: u32) -> Result<Relation> {
         let class = catalog.classes[&oid].clone();
         let attributes = catalog.attributes(&HashSet::from([oid]))?.remove(&oid).unwrap_or_default();
-        let wanted: Vec<u32> = attributes.iter().filter(|a| a.is_stored()).map(|a| a.atttypid).collect();
-        let types = catalog.types(&wanted)?;
+        let types = catalog.types(&stored_types(&attributes))?;
+        let heap = catalog.heap(oid)?;
+        Ok(Relation::made(Arc::new(catalog), &class, attributes, types, heap))
+    }
+
+    /// A relation whose definition is known. `catalog`: of the database that has the files.
+    pub(crate) fn made(
+        catalog: Arc<Catalog>,
+        class: &Class,
+        attributes: Vec<Attribute>,
+        types: Types,
+        heap: HeapFile,
+    ) -> Relation {
         let column = |a: &Attribute| Column {
             name: a.attname.clone(),
             type_name: types.by_oid.get(&a.atttypid).map_or_else(|| a.atttypid.to_string(), |t| t.name.clone()),
@@ -86,13 +100,12 @@ impl Relation {
             let column = if a.is_stored() { next.next() } else { None };
             (a, column)
         });
-        let heap = catalog.heap(oid)?;
         // A crash empties unlogged relations, and a server that runs may not have written a catalog since it cut a file.
         let is_final = catalog.dir.transactions.is_some_and(|about| about.is_final);
         let knows = is_final && class.relpersistence == b'p' && class.has_rows();
         let counted = i32::try_from(class.relpages).unwrap_or(0) as u32;
         let cut_off = if knows { CutOff::of(&catalog.dir, &heap, counted) } else { CutOff::default() };
-        Ok(Relation {
+        Relation {
             cut_off,
             tablespace: class.reltablespace,
             name: format!("{}.{}", class.schema, class.relname),
@@ -105,8 +118,9 @@ impl Relation {
             heap,
             dir: catalog.dir.clone(),
             catalog,
+            moment: None,
             toast: Mutex::default(),
-        })
+        }
     }
 
     /// Leaves out all columns but these, and puts them in this order.
@@ -154,4 +168,9 @@ impl Relation {
         known.insert(relid, Arc::clone(&places));
         Ok(Some((heap, places)))
     }
+}
+
+/// The types of the columns that rows keep values of.
+pub(crate) fn stored_types(attributes: &[Attribute]) -> Vec<u32> {
+    attributes.iter().filter(|a| a.is_stored()).map(|a| a.atttypid).collect()
 }

@@ -58,7 +58,7 @@ impl RowScan {
         Ok(RowScan::new(relation, dead))
     }
 
-    fn new(relation: Relation, dead: bool) -> RowScan {
+    pub(crate) fn new(relation: Relation, dead: bool) -> RowScan {
         let relation = Arc::new(relation);
         let texts = Texts::new(&relation);
         RowScan {

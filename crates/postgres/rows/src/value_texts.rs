@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::catalog::Catalog;
 use crate::find::database_catalog;
+use crate::tables::built_in;
 use crate::value::Types;
 use leadline_errors::Result;
 
 /// Prints values by the types of one database.
 pub struct ValueTexts {
-    catalog: Catalog,
+    catalog: Option<Catalog>,
     types: HashMap<u32, Types>,
 }
 
@@ -21,7 +22,12 @@ impl ValueTexts {
     /// # Errors
     /// When there is no such database or its catalogs cannot be read.
     pub fn open(data_dir: &Path, database: Option<&str>) -> Result<ValueTexts> {
-        Ok(ValueTexts { catalog: database_catalog(data_dir, database)?, types: HashMap::new() })
+        Ok(ValueTexts { catalog: Some(database_catalog(data_dir, database)?), types: HashMap::new() })
+    }
+
+    /// By the types that all servers have.
+    pub fn built_in() -> ValueTexts {
+        ValueTexts { catalog: None, types: HashMap::new() }
     }
 
     /// A value as the server prints it; None when it is none of its type, or the type is not known. `bytes`: without a length word.
@@ -30,7 +36,8 @@ impl ValueTexts {
     /// When the catalogs cannot be read.
     pub fn text(&mut self, oid: u32, bytes: &[u8]) -> Result<Option<String>> {
         if !self.types.contains_key(&oid) {
-            self.types.insert(oid, self.catalog.types(&[oid])?);
+            let types = self.catalog.as_mut().map_or_else(|| Ok(built_in()), |catalog| catalog.types(&[oid]))?;
+            self.types.insert(oid, types);
         }
         let types = &self.types[&oid];
         if !types.is_known(oid) {

@@ -14,6 +14,8 @@ use crate::slru::Slru;
 
 /// So many transactions in a row do not all end by crashes: a page of pg_xact without a bit is lost.
 const CRASHED_IN_A_ROW: i32 = 256;
+/// Bytes of a transaction in pg_commit_ts.
+const COMMIT_TIME: u32 = 10;
 /// The first transaction of a cluster; initdb committed it.
 const FIRST_NORMAL: u32 = 3;
 /// Members of a multixact: more is damage.
@@ -64,6 +66,25 @@ impl Status {
     }
 }
 
+/// A time of the past that rows are wanted of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Until when transactions count.
+    pub until: Until,
+    /// Numbers of transactions have begun again: that of a frozen row may be one of the last time around.
+    pub wrapped: bool,
+}
+
+/// See [`Moment`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When this transaction and all with lower numbers had ended.
+    Xid(u32),
+    /// Microseconds since 2000-01-01 UTC. Transactions before `oldest` have no time in pg_commit_ts: they had ended.
+    #[allow(missing_docs)]
+    Time { at: i64, oldest: u32 },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     InProgress,
@@ -96,6 +117,8 @@ pub struct Xacts {
     log: Slru,
     offsets: Slru,
     members: Slru,
+    times: Slru,
+    moment: Option<Moment>,
     /// Of multixacts asked for lately, whether they deleted.
     multis: HashMap<u32, Deleted>,
     reasons: BTreeSet<String>,
@@ -112,11 +135,18 @@ const ONLY_LOCKED: u16 = 0x0080;
 impl Xacts {
     /// Reads nothing yet.
     pub fn new(dir: &DataDir) -> Xacts {
+        Xacts::at(dir, None)
+    }
+
+    /// The same of an earlier time: what ended later had not ended.
+    pub fn at(dir: &DataDir, moment: Option<Moment>) -> Xacts {
         Xacts {
             about: dir.transactions,
             log: Slru::new(dir, "pg_xact"),
             offsets: Slru::new(dir, "pg_multixact/offsets"),
             members: Slru::new(dir, "pg_multixact/members"),
+            times: Slru::new(dir, "pg_commit_ts"),
+            moment,
             multis: HashMap::new(),
             reasons: BTreeSet::new(),
         }
@@ -125,7 +155,8 @@ impl Xacts {
     /// What a row with this header is.
     pub fn status(&mut self, t: &TupleHeader) -> Status {
         let mask = t.t_infomask;
-        if mask & XMIN_FROZEN == 0
+        if self.moment.is_none()
+            && mask & XMIN_FROZEN == 0
             && mask & (XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | ONLY_LOCKED) == XMAX_COMMITTED
         {
             return Status::Dead; // who deleted it saw it
@@ -171,8 +202,45 @@ impl Xacts {
         match t.t_infomask & XMIN_FROZEN {
             0 => self.state(t.t_xmin),
             XMIN_INVALID => State::Aborted,
-            _ => State::Committed,
+            hints => match self.by_then(t.t_xmin) {
+                State::InProgress if hints == XMIN_FROZEN && self.moment.is_some_and(|moment| moment.wrapped) => {
+                    self.reason(|| "frozen rows whose transactions may be older than they seem".into());
+                    State::Unknown
+                }
+                state => state,
+            },
         }
+    }
+
+    /// A transaction that committed in the end.
+    fn by_then(&mut self, xid: u32) -> State {
+        let later = match self.moment.map(|moment| moment.until) {
+            None => return State::Committed,
+            Some(_) if xid < FIRST_NORMAL => false,
+            Some(Until::Xid(last)) => xid.wrapping_sub(last) as i32 > 0,
+            Some(Until::Time { oldest, .. }) if (xid.wrapping_sub(oldest) as i32) < 0 => false,
+            Some(Until::Time { at, .. }) => match self.committed_at(xid) {
+                Some(time) => time > at,
+                None => {
+                    self.reason(|| "transactions whose time of commit is not in pg_commit_ts".into());
+                    return State::Unknown;
+                }
+            },
+        };
+        if later {
+            State::InProgress
+        } else {
+            State::Committed
+        }
+    }
+
+    /// Ten bytes for each transaction: a time and where it came from.
+    fn committed_at(&mut self, xid: u32) -> Option<i64> {
+        let per_page = self.times.block_size as u32 / COMMIT_TIME;
+        let (page, at) = (xid / per_page, (xid % per_page * COMMIT_TIME) as usize);
+        let (low, high) = (self.times.u32(page, at)?, self.times.u32(page, at + 4)?);
+        let time = u64::from(high) << 32 | u64::from(low);
+        (time != 0).then_some(time as i64)
     }
 
     fn deleted(&mut self, t: &TupleHeader) -> Deleted {
@@ -185,7 +253,7 @@ impl Xacts {
             return self.deleted_by_multi(t.t_xmax);
         }
         if mask & XMAX_COMMITTED != 0 {
-            return Deleted::Yes;
+            return Deleted::by(self.by_then(t.t_xmax));
         }
         Deleted::by(self.state(t.t_xmax))
     }
@@ -200,7 +268,7 @@ impl Xacts {
         let is_impossible = self.about.is_some_and(|about| about.is_impossible(xid));
         let may_have_begun = !is_impossible && self.about.is_some_and(|about| about.is_future(xid));
         match self.log.byte(page, (xid % per_page / 4) as usize).map(|b| b >> (xid % 4 * 2) & 3) {
-            Some(1) => State::Committed,
+            Some(1) => self.by_then(xid),
             Some(2) => State::Aborted,
             _ if may_have_begun => State::InProgress,
             Some(_) if is_impossible => {
@@ -375,6 +443,39 @@ mod tests {
             page[xid / 4] |= bits << (xid % 4 * 2);
         }
         page
+    }
+
+    #[test]
+    fn a_transaction_after_the_moment_had_not_ended() {
+        let made = Made::new("moment", about(13, false));
+        made.file("pg_xact/0000", &log(&[(10, 1), (11, 1), (12, 1)]));
+        let mut times = vec![0; 8192];
+        for (xid, time) in [(10, 100i64), (11, 90)] {
+            times[xid * 10..xid * 10 + 8].copy_from_slice(&time.to_le_bytes());
+        }
+        fs::create_dir_all(made.0.root.join("pg_commit_ts")).unwrap();
+        made.file("pg_commit_ts/0000", &times);
+        let xid = |last, wrapped| Moment { until: Until::Xid(last), wrapped };
+        let time = |at| Moment { until: Until::Time { at, oldest: 10 }, wrapped: false };
+        let hinted = XMIN_COMMITTED | XMAX_COMMITTED;
+        for (moment, t_xmin, t_xmax, t_infomask, status) in [
+            (xid(10, false), 10, 11, 0, Live),
+            (xid(10, false), 10, 11, hinted, Live),
+            (xid(11, false), 10, 11, hinted, Dead),
+            (xid(10, false), 11, 0, 0, InProgress),
+            (xid(10, false), 11, 0, XMIN_FROZEN, InProgress),
+            (xid(10, true), 11, 0, XMIN_FROZEN, Unknown),
+            (xid(10, true), 10, 0, XMIN_FROZEN, Frozen),
+            (time(95), 11, 0, 0, Live),
+            (time(95), 10, 0, 0, InProgress),
+            (time(95), 11, 10, hinted, Live),
+            (time(100), 11, 10, hinted, Dead),
+            (time(95), 9, 0, XMIN_COMMITTED, Live),
+            (time(95), 12, 0, 0, Unknown),
+        ] {
+            let header = TupleHeader { t_xmin, t_xmax, t_infomask, ..TupleHeader::default() };
+            assert_eq!(Xacts::at(&made.0, Some(moment)).status(&header), status, "{moment:?} {header:?}");
+        }
     }
 
     use Status::{Aborted, Dead, Frozen, InProgress, Live, Unknown};

@@ -7,15 +7,24 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from leadline._core.rows import RowScan, ValueTexts
+from leadline._core.rows import RowScan, Tables, ValueTexts
 from leadline.errors import LeadlineError
 from leadline.files import row_losses
 from leadline.files.salvage.node_names import NotWritten
 
 Row = dict[str, Any]  # values are text, or None
+AsOf = tuple[int, bool] | tuple[int, int, bool] | None
+"""Rows as they were, for RowScan; None: as they are."""
 BATCH = 5000
+
+
+class Places(Protocol):
+    """Where the rows are when the catalogs are those of another data directory."""
+
+    def scan(self, catalog: Catalog, oid: int, columns: list[str] | None, dead: bool, as_of: AsOf) -> RowScan:
+        """Raises LeadlineError."""
 
 
 class Key(NamedTuple):
@@ -54,12 +63,6 @@ def elements(text: str | None) -> list[str | None]:
     return found
 
 
-def open_scan(data_dir: Path, database: str, schema: str, name: str, columns: list[str] | None = None) -> RowScan:
-    """Of a relation by its very name. Raises LeadlineError."""
-    relation = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name))
-    return RowScan(str(data_dir), relation=relation, database=database, columns=columns)
-
-
 def rows_of(scan: RowScan) -> Iterator[Row]:
     """Its rows by the names of their columns. Raises LeadlineError."""
     while (rows := scan.rows(BATCH)) is not None:
@@ -68,12 +71,15 @@ def rows_of(scan: RowScan) -> Iterator[Row]:
 
 
 class Catalog:
-    """Of one database. losses: what of the catalogs could not be read, in words. modified: types whose modifiers were left off."""
+    """Of one database. losses: what of the catalogs could not be read, in words. modified: types whose modifiers were left off. places:
+    where the rows of tables are, if the catalogs are not those of the dead database itself."""
 
     def __init__(self, data_dir: Path, database: str) -> None:
         self.data_dir, self.database = data_dir, database
         self.losses: list[str] = []
         self.modified: set[str] = set()
+        self.places: Places | None = None
+        self.tables = Tables(str(data_dir), database)
         self._values = ValueTexts(str(data_dir), database)
         self._read: dict[str, list[Row]] = {}
         self._keyed: dict[str, dict[int, Row]] = {}
@@ -87,9 +93,15 @@ class Catalog:
             self._read[name] = list({row["oid"]: row for row in rows}.values()) if rows and "oid" in rows[0] else rows
         return self._read[name]
 
+    def scan(self, oid: int, columns: list[str] | None = None, *, dead: bool = False, as_of: AsOf = None) -> RowScan:
+        """The rows of a relation. Raises LeadlineError."""
+        if self.places is not None:
+            return self.places.scan(self, oid, columns, dead, as_of)
+        return self.tables.scan(oid, columns=columns, dead=dead, as_of=as_of)
+
     def _scan(self, name: str) -> Iterator[Row]:
         try:
-            scan = open_scan(self.data_dir, self.database, "pg_catalog", name)
+            scan = self.tables.scan(self.tables.find("pg_catalog", name))
             yield from (row for row in rows_of(scan) if row.get("oid", "") is not None)
         except LeadlineError as e:
             if e.kind != "not_found":
@@ -223,7 +235,7 @@ class Catalog:
 
 
 # Names that SQL has for types of pg_catalog.
-_SQL_NAMES = {
+SQL_NAMES = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real", "float8": "double precision", "bool": "boolean",
     "varchar": "character varying", "bpchar": "character", "varbit": "bit varying", "timetz": "time with time zone",
     "timestamptz": "timestamp with time zone", "time": "time without time zone", "timestamp": "timestamp without time zone",
@@ -242,7 +254,7 @@ def built_in_name(name: str, typmod: int) -> str:
         return '"bit"'
     if name == "char":
         return '"char"'
-    called = _SQL_NAMES.get(name, quoted(name) if name not in ("bit", "interval", "numeric", "json", "xml") else name)
+    called = SQL_NAMES.get(name, quoted(name) if name not in ("bit", "interval", "numeric", "json", "xml") else name)
     if typmod < 0:
         return called
     if name in ("varchar", "bpchar"):

@@ -30,8 +30,8 @@ def globals_sql(catalog: Catalog) -> str:
     return "".join(lines)
 
 
-def create_database(catalog: Catalog) -> str:
+def create_database(catalog: Catalog, name: str) -> str:
     """The command that makes a database for what is written: all of it is UTF-8, whatever the encoding was."""
     row = next((row for row in catalog.rows("pg_database") if row["datname"] == catalog.database), None)
     locale = f"--lc-collate={shlex.quote(row['datcollate'])} --lc-ctype={shlex.quote(row['datctype'])} " if row else ""
-    return f"createdb -T template0 -E UTF8 {locale}{shlex.quote(catalog.database)}"
+    return f"createdb -T template0 -E UTF8 {locale}{shlex.quote(name)}"

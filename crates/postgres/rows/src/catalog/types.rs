@@ -29,7 +29,7 @@ impl Catalog {
         let mut relations = HashMap::new();
         for row in &rows {
             let (oid, found) = self.type_of(row, &ranges, &mut labels, &mut relations);
-            types.by_oid.insert(oid, found);
+            types.insert(oid, found);
         }
         let mut met = self.composites(&mut types, wanted, &relations)?;
         let missing = |met: &HashSet<u32>, types: &Types| -> Vec<u32> {
@@ -52,7 +52,7 @@ impl Catalog {
                 self.damage.say(format!(
                     "pg_type has no row for type {name}; it is taken from the database with OID {database}"
                 ));
-                types.by_oid.insert(oid, found);
+                types.insert(oid, found);
             }
             met = self.composites(&mut types, wanted, &relations)?;
         }
@@ -62,14 +62,20 @@ impl Catalog {
                 oid => format!("pg_type has no row for type {oid}; its values are printed as bytes in hex"),
             });
         }
-        if self.encoding.is_none() && met.contains(&CHAR) {
-            types.encoding = Encoding::of_bytes(self.dir.major).map(Arc::new);
-        }
+        types.encoding = self.encoding_for(&met);
         if met.contains(&ANYARRAY) || !wanted.iter().all(|oid| types.is_known(*oid)) {
             self.roles(&mut types);
             self.printed_alike(&mut types);
         }
         Ok(types)
+    }
+
+    /// Of the texts of values in which these types are met.
+    pub(crate) fn encoding_for(&self, met: &HashSet<u32>) -> Option<Arc<Encoding>> {
+        match &self.encoding {
+            None if met.contains(&CHAR) => Encoding::of_bytes(self.dir.major).map(Arc::new),
+            encoding => encoding.clone(),
+        }
     }
 
     /// A row of `pg_type`. `labels` of enums go into it; `relations`: where the fields of composite types are.
@@ -101,9 +107,7 @@ impl Catalog {
 
     /// Privileges name roles. When the roles cannot be read, the type of privileges stays one that is not known, which is told.
     fn roles(&mut self, types: &mut Types) {
-        if let (Some(privilege), Ok(roles)) =
-            (types.by_oid.get_mut(&ACLITEM), self.rows(PG_AUTHID, &["oid", "rolname"]))
-        {
+        if let (Some(privilege), Ok(roles)) = (types.get_mut(ACLITEM), self.rows(PG_AUTHID, &["oid", "rolname"])) {
             privilege.kind = value::Kind::Acl(roles.iter().map(|row| (number(&row[0]), self.name(&row[1]))).collect());
         }
     }
@@ -132,7 +136,7 @@ impl Catalog {
         for (oid, source) in outputs.iter().filter_map(source) {
             let Some(like) = built_in.get(source).and_then(|oid| types.by_oid.get(oid)) else { continue };
             let (like_oid, storage) = (built_in[source], like.storage);
-            match types.by_oid.get_mut(&oid) {
+            match types.get_mut(oid) {
                 Some(t) if oid >= FIRST_NORMAL_OID && t.kind == value::Kind::Scalar && t.storage == storage => {
                     t.kind = value::Kind::Domain(like_oid);
                 }
@@ -180,7 +184,7 @@ impl Catalog {
                 let fields: Vec<_> =
                     of.iter().map(|a| (if a.attisdropped { 0 } else { a.atttypid }, a.storage)).collect();
                 next.extend(fields.iter().map(|f| f.0).filter(|oid| *oid != 0));
-                if let Some(composite) = types.by_oid.get_mut(&oid) {
+                if let Some(composite) = types.get_mut(oid) {
                     composite.kind = value::Kind::Composite(fields);
                 }
             }

@@ -52,6 +52,7 @@ pub(super) fn write(job: &Job<'_>, form: Form, go_on: GoOn<'_>) -> Written {
             which,
             lines: Lines::new(),
             start: 0,
+            shown: true,
             doubtful: false,
             value: Text::new(),
             outlet,
@@ -94,6 +95,8 @@ struct Copy {
     lines: Lines,
     /// Where the last line begins.
     start: usize,
+    /// A snapshot sees what it is of, or may see it.
+    shown: bool,
     /// What it is of is not whole, or nothing tells whether it is visible.
     doubtful: bool,
     /// A value, as it is before it is quoted.
@@ -105,6 +108,7 @@ impl RowSink for Copy {
     fn begin(&mut self, place: &Place) {
         let out = &mut self.lines.text;
         (self.start, self.doubtful) = (out.len(), place.status == Status::Unknown);
+        self.shown = place.status.is_shown();
         for fact in self.facts {
             self.value.clear();
             let _ = match fact {
@@ -146,7 +150,13 @@ impl RowSink for Copy {
     }
 
     fn end(&mut self) -> Result<()> {
-        if self.which != Which::All && self.doubtful != (self.which == Which::Doubtful) {
+        let wanted = match self.which {
+            Which::All => true,
+            Which::Sure => self.shown && !self.doubtful,
+            Which::Doubtful => self.shown && self.doubtful,
+            Which::Dead => !self.shown,
+        };
+        if !wanted {
             self.lines.text.truncate(self.start);
             return Ok(());
         }

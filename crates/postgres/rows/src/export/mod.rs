@@ -65,6 +65,8 @@ pub enum Which {
     Sure,
     /// The others: a value is lost, or nothing tells whether the row is visible. Their status is beside them.
     Doubtful,
+    /// Versions of rows that no snapshot sees, of a scan that gives them: where they are, their transactions and what became of them.
+    Dead,
 }
 
 /// Called with blocks done and blocks there are; may end the export.
@@ -92,6 +94,7 @@ pub fn export(scan: &mut RowScan, out: &Path, which: Which, threads: usize, go_o
         Which::All => scan.beside,
         Which::Sure => Beside::Nothing,
         Which::Doubtful => Beside::Status,
+        Which::Dead => Beside::Version,
     };
     let written = loop {
         scan.relation.types.forget_faults();

@@ -17,7 +17,7 @@ mod time;
 pub(crate) mod typed;
 mod xml;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// The types of a database.
 #[derive(Debug, Default)]
 pub struct Types {
-    /// By oid.
-    pub by_oid: HashMap<u32, Type>,
+    /// By oid; the tables of a database share them.
+    pub by_oid: Arc<HashMap<u32, Type>>,
     /// That of its texts, where it is not UTF-8.
     pub encoding: Option<Arc<Encoding>>,
     /// Values printed that are none of their type, and labels of enums that the catalog has not.
@@ -79,6 +79,37 @@ pub enum Kind {
 }
 
 impl Types {
+    /// The same types, with nothing counted yet.
+    pub(crate) fn again(&self, encoding: Option<Arc<Encoding>>) -> Types {
+        Types { by_oid: Arc::clone(&self.by_oid), encoding, invalid: AtomicU64::default() }
+    }
+
+    /// One of them, to be changed.
+    pub(crate) fn get_mut(&mut self, oid: u32) -> Option<&mut Type> {
+        Arc::make_mut(&mut self.by_oid).get_mut(&oid)
+    }
+
+    pub(crate) fn insert(&mut self, oid: u32, new: Type) {
+        Arc::make_mut(&mut self.by_oid).insert(oid, new);
+    }
+
+    /// The types that can be met in values of these, as far as they are known.
+    pub(crate) fn reached(&self, from: &[u32]) -> HashSet<u32> {
+        let (mut seen, mut next) = (HashSet::new(), from.to_vec());
+        while let Some(oid) = next.pop() {
+            if !seen.insert(oid) {
+                continue;
+            }
+            match self.by_oid.get(&oid).map(|t| &t.kind) {
+                Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => next.push(*of),
+                Some(Kind::Composite(fields)) => next.extend(fields.iter().map(|f| f.0).filter(|oid| *oid != 0)),
+                Some(Kind::AnyArray) => next.extend(self.by_oid.keys().copied()),
+                _ => {}
+            }
+        }
+        seen
+    }
+
     /// Whether values of the type are printed otherwise than as hex.
     pub fn is_known(&self, oid: u32) -> bool {
         self.is_known_below(oid, 0, &mut HashMap::new())
@@ -362,15 +393,13 @@ mod tests {
 
     fn types(all: &[(u32, Kind)]) -> Types {
         let one = |(oid, kind): &(u32, Kind)| (*oid, Type { name: String::new(), storage: TEXT, kind: kind.clone() });
-        Types { by_oid: all.iter().map(one).collect(), ..Types::default() }
+        Types { by_oid: Arc::new(all.iter().map(one).collect()), ..Types::default() }
     }
 
     #[test]
     fn more_text_than_a_value_has_is_none() {
         let mut types = types(&[(3802, Kind::Scalar), (3614, Kind::Scalar), (1700, Kind::Scalar)]);
-        types
-            .by_oid
-            .insert(7, Type { name: String::new(), storage: TEXT, kind: Kind::Composite(vec![(1700, TEXT); 2]) });
+        types.insert(7, Type { name: String::new(), storage: TEXT, kind: Kind::Composite(vec![(1700, TEXT); 2]) });
         // Ten words of a tsvector that are all the same 100 bytes.
         let words: Vec<u8> = [10u32].into_iter().chain([100 << 1; 10]).flat_map(u32::to_le_bytes).collect();
         let words = [words, vec![b'w'; 100]].concat();
