@@ -69,6 +69,7 @@ PRINTED_BY = {
     "python/leadline/engines/informix/capture.py": ["import onstat"],
     "python/leadline/files/verify.py": ["recover"],
     "python/leadline/files/recovery_target.py": ["recover"],
+    "python/leadline/files/salvage/as_of.py": ["salvage"],
     "python/leadline/files/salvage/salvage.py": ["salvage"],
 }
 

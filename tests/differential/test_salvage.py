@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from conftest import Server, running
 from leadline.cli import run
@@ -114,6 +115,22 @@ def test_csv_has_the_same_rows(dead_18: Dead, tmp_path: Path) -> None:
     assert len(rows) == len(dead_18.rows["shop.customer"])
     assert rows[2][1] == "tab\there\\ \n\\.\nend"
     assert (folder / "shop.child.csv").read_bytes().splitlines() == [b"id,note,extra", b"3,\\N,1.5", b"4,\\.,"]
+
+
+def test_parquet_has_the_same_rows(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:
+    """A table with a row that is not whole is in CSV."""
+    file = damaged / dead_18.files[f"pg_toast_{dead_18.oids['shop.long']}"]
+    file.write_bytes(bytes(BLOCK) + file.read_bytes()[BLOCK:])
+    _, database = salvage(damaged, tmp_path / "saved", "--format", "parquet")
+    tables = {table["table"]: table for table in database["tables"]}
+    folder = tmp_path / "saved" / "postgres"
+    assert {table["file"].rpartition(".")[2] for name, table in tables.items() if name != "shop.long"} == {"parquet"}
+    assert (tables["shop.long"]["file"], tables["shop.long"]["doubtful_file"]) == ("data/shop.long.csv", "doubtful/shop.long.csv")
+    found = duckdb.sql(f"select id::text, net::text from '{folder / tables['shop.orders']['file']}'").fetchall()
+    assert sorted(found) == sorted(tuple(row.decode().split("\t")[i] for i in (0, 3)) for row in dead_18.rows["shop.orders"])
+    loads = (folder / "load.sql").read_text()
+    assert "-- data/shop.orders.parquet: into shop.orders (" in loads
+    assert "\n\\copy shop.long (id, word) from 'data/shop.long.csv' with (format csv, header)\n" in loads
 
 
 def test_a_page_that_is_lost_is_named_and_the_rest_comes_back(dead_18: Dead, damaged: Path, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ Examples:
     help="Only this database; may be repeated.  [default: all but templates]",
 )  # fmt: skip
 @click.option(
-    "--format", "form", type=click.Choice(["copy", "csv"]), default="copy", show_default=True,
-    help="Form of the rows: COPY text, or CSV with a header.",
+    "--format", "form", type=click.Choice(["copy", "csv", "parquet"]), default="copy", show_default=True,
+    help="Form of the rows: COPY text, CSV with a header, or Parquet, which psql does not load.",
 )  # fmt: skip
 @click.option(
     "--template", type=click.Path(path_type=Path), metavar="DATA_DIR2",
@@ -56,6 +56,8 @@ Examples:
     "--columns-of", type=click.Path(path_type=Path), metavar="FILE",
     help="Columns of tables that no catalog describes: lines [NUMBER] [SCHEMA.]TABLE (COLUMN TYPE, ...).",
 )  # fmt: skip
+@click.option("--dead", is_flag=True, help="Write dead row versions, too: into DIR/DATABASE/dead, with xmin, xmax and status.")
+@click.option("--as-of", "moment", metavar="XID|TIME", help="Write rows as they were after this transaction, or at this time of commit.")
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
@@ -67,6 +69,8 @@ def command(
     template_database: str | None,
     matches: dict[int, str],
     columns_of: Path | None,
+    dead: bool,
+    moment: str | None,
     threads: int | None,
     force: bool,
     as_json: bool,
@@ -85,7 +89,7 @@ def command(
     from leadline.book.recorder import current
     from leadline.errors import LeadlineError
     from leadline.files import condition
-    from leadline.files.salvage import given
+    from leadline.files.salvage import as_of, given
     from leadline.files.salvage.data import Wanted
     from leadline.files.salvage.salvage import GLOBALS, MANIFEST, Help, salvage
     from leadline.files.wal import threads_here
@@ -98,7 +102,8 @@ def command(
     told = Help(template, template_database, matches, given.read(columns_of) if columns_of else [])
     around = condition.of(str(data_dir))
     stopped = around is not None and around["server"] == "stopped"
-    wanted = Wanted(form, threads or threads_here(), stopped)
+    then = as_of.resolve(moment, data_dir) if moment else None
+    wanted = Wanted(form, threads or threads_here(), stopped, dead, then)
     make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
     current().artifact("salvage", output)
     line = TerminalLine()
