@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -127,6 +128,9 @@ def test_what_is_left_of_pg_class_names_the_files(
     monkeypatch.setattr(lost_catalog, "is_copy_of", lambda *_: False)
     server, template = fresh_server(18), fresh_server(18)
     template.sql("create table other (n int)")
+    server.sql("create table changed (n int)")
+    template.sql("create table changed (at timestamptz, word text)")
+    server.sql("insert into changed values (7)")
     for each in (server, template):
         each.sql("create table one (id int, word text)")
         each.sql("create table two (id int, word text)")
@@ -135,6 +139,7 @@ def test_what_is_left_of_pg_class_names_the_files(
     server.sql("insert into two values (2, 'two')")
     server.sql("checkpoint")
     paths = catalog_files(server)
+    ((changed,),) = server.sql("select pg_relation_filenode('changed')::int")
     data_dir = tmp_path / "data"
     shutil.copytree(crash(server), data_dir)
     destroy(data_dir, paths, ("pg_attribute", "pg_type"))
@@ -144,7 +149,11 @@ def test_what_is_left_of_pg_class_names_the_files(
         "public.one": ("pg_class", 1),
         "public.two": ("pg_class", 1),
         "public.other": (None, 0),
+        "public.changed": (None, 0),
+        f"guessed.{changed}": ("columns guessed", 1),
     }
+    why = "pg_class names file {} for it, but the rows in it are not of its columns"
+    assert tables["public.changed"]["losses"] == [why.format(changed)]
     assert (tmp_path / "saved" / "postgres" / tables["public.two"]["file"]).read_bytes() == b"2\ttwo\n"
 
 
@@ -210,3 +219,20 @@ def test_a_template_of_another_major(tmp_path: Path, capsys: pytest.CaptureFixtu
     of_18, of_13 = (fresh_server(major).private.data_dir for major in (18, 13))
     assert run(["salvage", str(of_18), "-o", str(tmp_path / "saved"), "--template", str(of_13)]) == 2
     assert "  detail: its major is 13, that of the dead cluster 18: rows do not lie the same\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_damage_of_tables_is_a_traceback(lost: Lost, tmp_path: Path, seed: int) -> None:
+    """Bytes of tables, TOAST tables and indexes are others, and files are cut anywhere."""
+    chance, copy = random.Random(seed), tmp_path / "data"
+    shutil.copytree(lost.data_dir, copy)
+    folder = next(path for path in (copy / "base").iterdir() if (path / str(lost.files["shop.orders"])).exists())
+    files = sorted(path for path in folder.iterdir() if path.name.isdigit() and int(path.name) >= 16384 and path.stat().st_size)
+    for path in files:
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.choice((1, 20, 300))):
+            at = chance.randrange(len(content))
+            content[at : at + 4] = chance.randbytes(4)[: len(content) - at]
+        path.write_bytes(content[: chance.choice((len(content), chance.randrange(len(content))))])
+    for words in (["--template", str(lost.backup)], []):
+        assert run(["salvage", str(copy), "-o", str(tmp_path / f"saved {len(words)}"), *words]) == 1

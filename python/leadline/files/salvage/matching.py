@@ -13,7 +13,7 @@ from leadline.errors import LeadlineError
 from leadline.files.salvage.catalog import Catalog, Row
 from leadline.files.salvage.heap_files import FIRST_OF_USERS, HeapFile, chunk_of, tuples_of
 from leadline.files.salvage.remains import Remains
-from leadline.files.salvage.shapes import Column, fits, pointers
+from leadline.files.salvage.shapes import Column, fit, fits, pointers
 
 UTF8 = 6
 OWN_AT = {"A": 8, "c": 4, "r": 0, "m": 0, "e": 0}
@@ -78,6 +78,7 @@ class Matcher:
         self.files = {file.number: file for file in files}
         self.toasts = {file.number: file for file in files if file.is_toast}
         self.columns = {oid: columns_of(template, oid, is_same=is_same) for oid in self.tables}
+        self.named = set[int]()
         self.result = Matching(toasts=self.toasts)
 
     def name(self, oid: int) -> str:
@@ -89,14 +90,13 @@ class Matcher:
         return file.natts <= len(columns) and fits(file.sample, columns, self.prints)
 
     def take(self, oid: int, file: HeapFile, by: str, sure: str) -> bool:
-        """Whether the file is one of this table, by its rows."""
-        if not self.fits(file, oid):
+        """Whether the file is one of this table, by its rows: most of them, as some may be damaged."""
+        looked, fitting = len(file.sample), sum(fit(row, self.columns[oid], self.prints) for row in file.sample)
+        if 2 * fitting <= looked:
             self.result.refused[oid] = f"{by} names file {file.number} for it, but the rows in it are not of its columns"
             return False
-        looked = len(file.sample)
-        self.result.found[oid] = Match(
-            file, by, f"{sure}; {looked} rows looked at fit its columns", toast_files(file, self.columns[oid], self.toasts)
-        )
+        looks = f"{looked} rows looked at fit its columns" if fitting == looked else f"{fitting} of {looked} rows looked at fit its columns"
+        self.result.found[oid] = Match(file, by, f"{sure}; {looks}", toast_files(file, self.columns[oid], self.toasts))
         del self.files[file.number]
         return True
 
@@ -118,12 +118,14 @@ class Matcher:
             number = int(left["relfilenode"] or 0) if left is not None else 0
             if oid not in self.result.found and number in self.files:
                 self.take(oid, self.files[number], "pg_class", "certain: what is left of the dead catalog names it")
+        # What it names as another table is no table of the template by anything else.
+        self.named = {int(row["relfilenode"] or 0) for row in remains.classes.values()}
 
     def by_number(self) -> None:
         """In a copy of the same cluster a table had the same file, unless it was rewritten since."""
         for oid, row in self.tables.items():
             number = int(row["relfilenode"] or 0)
-            if oid not in self.result.found and number in self.files:
+            if oid not in self.result.found and number in self.files and number not in self.named:
                 self.take(oid, self.files[number], "file number", "nearly certain: the same cluster had this file for it")
 
     def by_shape(self) -> None:
@@ -133,6 +135,8 @@ class Matcher:
         open_tables = [oid for oid in self.tables if oid not in self.result.found]
 
         def fitting(file: HeapFile) -> list[int]:
+            if file.number in self.named:
+                return []
             return [oid for oid in open_tables if file.natts == len(self.columns[oid]) and self.fits(file, oid)]
 
         may_be = {number: fitting(file) for number, file in self.files.items()}

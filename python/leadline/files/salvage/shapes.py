@@ -120,15 +120,17 @@ def is_value(column: Column, value: bytes, prints: Prints) -> bool:
     return prints(column.type_oid, value) is not None
 
 
+def fit(row: Tuple, columns: list[Column], prints: Prints) -> bool:
+    """Whether a tuple can be a row with these columns."""
+    values = cut(row, columns)
+    if values is None:
+        return False
+    return all(is_value(column, value, prints) for column, value in zip(columns, values) if isinstance(value, bytes))
+
+
 def fits(sample: Iterable[Tuple], columns: list[Column], prints: Prints) -> bool:
-    """Whether all of the tuples can be rows with these columns."""
-    for row in sample:
-        values = cut(row, columns)
-        if values is None:
-            return False
-        if not all(is_value(column, value, prints) for column, value in zip(columns, values) if isinstance(value, bytes)):
-            return False
-    return True
+    """Whether all of the tuples can be."""
+    return all(fit(row, columns, prints) for row in sample)
 
 
 def pointers(sample: Iterable[Tuple], columns: list[Column]) -> list[Pointer]:
