@@ -32,9 +32,10 @@ class Tuple(NamedTuple):
 
 @dataclass(frozen=True)
 class HeapFile:
-    """The main fork of a table or a TOAST table. sample: tuples of blocks all over it."""
+    """The main fork of a table or a TOAST table. place: in the data directory. sample: tuples of blocks all over it."""
 
     path: Path
+    place: str
     number: int
     blocks: int
     sample: tuple[Tuple, ...]
@@ -80,7 +81,7 @@ def heap_files(data_dir: Path, database: int) -> list[HeapFile]:
         blocks = path.stat().st_size // size
         sample = tuple(_sample(path, blocks, size))
         if sample:
-            found.append(HeapFile(path, int(path.name), blocks, sample))
+            found.append(HeapFile(path, str(path.relative_to(data_dir)), int(path.name), blocks, sample))
     return found
 
 

@@ -39,10 +39,10 @@ class Places:
     def source(self, oid: int) -> dict[str, Any]:
         """For the manifest: where the rows of a table are from, and how sure that is."""
         if match := self.matching.found.get(oid):
-            return {"file": "/".join(match.file.path.parts[-3:]), "by": match.by, "sure": match.sure}
+            return {"file": match.file.place, "by": match.by, "sure": match.sure}
         if oid in self.others:
             path, by, sure = self.others[oid]
-            return {"file": "/".join(path.parts[-3:]), "by": by, "sure": sure}
+            return {"file": str(path.relative_to(self.data_dir)), "by": by, "sure": sure}
         return {"file": None, "by": None, "sure": self.matching.refused.get(oid, "")}
 
 

@@ -73,7 +73,7 @@ def save_given(
 
     found = Table(f"{table.schema}.{table.name}")
     by = "columns given, with the number of its file" if table.number is not None else "columns given; only this file has rows of them"
-    found.source = {"file": _place(file), "by": by, "sure": f"{len(file.sample)} rows looked at fit its columns"}
+    found.source = {"file": file.place, "by": by, "sure": f"{len(file.sample)} rows looked at fit its columns"}
     target = f"{quoted(table.schema)}.{quoted(table.name)}"
     body = ", ".join(f"{quoted(column.name)} {column.as_sql}" for column in table.columns)
     create = f"create schema if not exists {quoted(table.schema)};\ncreate table {target} ({body});"
@@ -88,7 +88,7 @@ def save_guessed(files: list[tuple[HeapFile, list[str]]], toasts: dict[int, Heap
     texts = ValueTexts.built_in()
     found, lines = list[Table](), list[str]()
     for file, may_be in files:
-        made = Table(f"{GUESSED}.{file.number}", source={"file": _place(file), "by": None, "sure": "", "may_be": may_be})
+        made = Table(f"{GUESSED}.{file.number}", source={"file": file.place, "by": None, "sure": "", "may_be": may_be})
         found.append(made)
         if may_be:
             made.losses.append(f"it may be {' or '.join(may_be)}: choose with --match {file.number}=TABLE")
@@ -119,7 +119,3 @@ def save_guessed(files: list[tuple[HeapFile, list[str]]], toasts: dict[int, Heap
     if lines:
         (folder / GUESSED / "load.sql").write_text("\n".join([f"create schema {GUESSED};", *lines, ""]), encoding="utf-8")
     return found
-
-
-def _place(file: HeapFile) -> str:
-    return "/".join(file.path.parts[-3:])

@@ -58,7 +58,8 @@ class Database:
 
     @property
     def is_whole(self) -> bool:
-        return not (self.lost or self.catalog_losses or any(table.losses or table.doubtful for table in self.tables))
+        has_losses = any(table.losses or table.doubtful for table in self.tables)
+        return self.template is None and not (self.lost or self.catalog_losses or has_losses)
 
 
 @dataclass(frozen=True)
