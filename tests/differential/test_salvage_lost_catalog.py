@@ -222,6 +222,18 @@ def test_a_template_of_another_major(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "  detail: its major is 13, that of the dead cluster 18: rows do not lie the same\n" in capsys.readouterr().err
 
 
+def test_without_pg_control_too(lost: Lost, tmp_path: Path) -> None:
+    """Then nothing says that the template is a copy of the cluster."""
+    copy = tmp_path / "data"
+    shutil.copytree(lost.data_dir, copy)
+    (copy / "global" / "pg_control").unlink()
+    _, database = salvage(copy, tmp_path / "saved", "--template", str(lost.backup))
+    orders = next(table for table in database["tables"] if table["table"] == "shop.orders")
+    assert (orders["source"]["by"], orders["source"]["file"].split("/")[0]) == ("shape", "base")
+    saved = tmp_path / "saved" / "postgres" / orders["file"]
+    assert len(saved.read_bytes().splitlines()) == len(lost.rows["shop.orders"])
+
+
 def test_a_database_by_a_template_is_never_whole() -> None:
     """The command ends with 1: nothing proves that the template has all that the dead database had."""
     assert Database("shop", "shop", "").is_whole

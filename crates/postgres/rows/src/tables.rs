@@ -183,7 +183,10 @@ fn made_elsewhere(
     types: Types,
 ) -> Result<Relation> {
     let Elsewhere { file, toast } = elsewhere;
+    // Without pg_control a data directory is known by its folders.
+    let is_root = |folder: &&Path| folder.join("base").is_dir() && folder.join("global").is_dir();
     let root = leadline_datadir::root_above(&file)
+        .or_else(|| file.ancestors().find(is_root).map(Path::to_owned))
         .ok_or_else(|| Error::new(Kind::Invalid, "this file is not inside a data directory").at(&file))?;
     let dir = DataDir::salvage(&root)?;
     let (space, database) = place(&root, &file)
