@@ -491,6 +491,9 @@ ELSEWHERE |= {("recover", what) for what in ("archive", "pg_bin", "scratch")}
 # the file of its token: tests/unit/test_metrics_served.py; one whose service is removed: tests/unit/test_recorder_install.py. Who asks a
 # running one: tests/unit/test_recorder_detail.py.
 ELSEWHERE |= {("record", what) for what in ("to", "data_dir", "metrics_token", "detail", "uninstall")} | {("take", "from_recorder")}
+# What is read beside the backups or the data directory: tests/unit/test_odd_files.py, and for --template test_salvage_lost_catalog.py.
+ELSEWHERE |= {("page check", "key_file"), ("page check", "state"), ("page scan", "key_file"), ("salvage", "columns_of")}
+ELSEWHERE |= {("salvage", "template")}
 
 
 def names_a_path(parameter: click.Parameter) -> bool:

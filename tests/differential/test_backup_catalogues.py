@@ -241,3 +241,7 @@ def test_what_is_no_repository_or_no_state(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "state").write_text("no outcome\n{}\n")
     error = asked(capsys, "--all-backups", tmp_path, "--state", tmp_path / "state", code=2)["error"]
     assert error["message"] == "line 1 of the state file is no outcome"
+    (tmp_path / "state").write_text("notes of somebody, on a line without an end")
+    error = asked(capsys, "--all-backups", tmp_path, "--state", tmp_path / "state", code=2)["error"]
+    assert error["message"] == "line 1 of the state file is no outcome"
+    assert (tmp_path / "state").read_text() == "notes of somebody, on a line without an end"

@@ -199,7 +199,7 @@ def test_keys_come_from_a_file_or_the_environment(
         assert checked(capsys, place, "--key-file", key, code=2)["error"]["message"] == "the key does not open this repository"
     key.write_text("")
     assert checked(capsys, place, "--key-file", key, code=2)["error"]["message"] == "the key file is empty"
-    assert checked(capsys, place, "--key-file", tmp_path / "none", code=2)["error"]["message"] == "cannot read the key file"
+    assert checked(capsys, place, "--key-file", tmp_path / "none", code=2)["error"]["message"] == "there is no such file"
 
 
 @pytest.mark.live

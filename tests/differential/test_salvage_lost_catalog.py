@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -214,6 +215,18 @@ def test_a_match_that_cannot_be(lost: Lost, tmp_path: Path, capsys: pytest.Captu
     words = ["--template", str(lost.backup), "--match", match.format(orders=number)]
     assert run(["salvage", str(lost.data_dir), "-o", str(tmp_path / "saved"), *words]) == 2
     assert f"error: {message.format(orders=number)}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, Path.mkdir, Path.touch, lambda path: path.symlink_to(path.name)], ids=["fifo", "empty", "file", "loop"]
+)
+def test_a_template_that_is_no_data_directory(
+    lost: Lost, tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / "template")
+    assert run(["salvage", str(lost.data_dir), "-o", str(tmp_path / "out"), "--template", str(tmp_path / "template")]) == 2
+    assert "not a PostgreSQL data directory" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_template_of_another_major(tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_server: Callable[..., Server]) -> None:

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 from leadline.errors import LeadlineError
+from leadline.whole import read_whole
 
 VARIABLE = "PGBACKREST_REPO1_CIPHER_PASS"
-LONGEST = 4096
+MOST = 1 << 20
 
 
 def backup_key(file: Path | None) -> str | None:
@@ -16,10 +17,9 @@ def backup_key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(VARIABLE) or None
     try:
-        with file.open(encoding="utf-8") as text:
-            key = text.readline(LONGEST).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise LeadlineError("not_found", "cannot read the key file", detail=str(e), where=str(file)) from e
+        key = read_whole(file, MOST).decode().partition("\n")[0].rstrip("\r")
+    except UnicodeDecodeError as e:
+        raise LeadlineError("invalid", "the key file is no text in UTF-8", where=str(file)) from e
     if not key:
         raise LeadlineError("invalid", "the key file is empty", hint="put the passphrase into its first line", where=str(file))
     return key

@@ -15,10 +15,14 @@ from leadline.files.pages.run import Pages
 from leadline.files.pages.summary import is_part
 from leadline.output import to_json
 from leadline.progress import TerminalLine
+from leadline.units import MB
+from leadline.whole import read_whole
 
 if TYPE_CHECKING:
     from leadline.files.pages.run import Summary
 
+MOST = 64 * MB  # of a state file
+BEGIN = b'{"backup": '  # of each of its lines
 Result = Literal["sound", "problems", "not checked"]
 
 
@@ -112,20 +116,20 @@ def _list(backup: str) -> list[int]:
 
 
 def _read(state: Path) -> dict[str, Outcome]:
-    """What earlier runs found. The last line may be cut off: whoever wrote it was ended."""
+    """What earlier runs found. The last line may be cut off: whoever wrote it was ended. Other files are not touched."""
     try:
-        lines = state.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as e:
-        raise LeadlineError("storage", "cannot read the state file", detail=str(e), where=str(state)) from e
+        lines = read_whole(state, MOST).splitlines(keepends=True)
+    except LeadlineError as e:
+        if e.kind == "not_found":
+            return {}
+        raise
     found: dict[str, Outcome] = {}
     for number, text in enumerate(lines, 1):
         try:
             outcome = json.loads(text)
             found[outcome["backup"]] = {key: outcome[key] for key in Outcome.__annotations__}  # type: ignore[assignment]
         except (ValueError, TypeError, KeyError) as e:
-            if number < len(lines):
+            if text.endswith(b"\n") or text[: len(BEGIN)] != BEGIN[: len(text)]:
                 hint = "give the file that an earlier --state wrote, or a new one"
                 raise LeadlineError("invalid", f"line {number} of the state file is no outcome", hint=hint, where=str(state)) from e
     return found

@@ -11,6 +11,8 @@ from leadline._core.rows import built_in_types
 from leadline.errors import LeadlineError
 from leadline.files.salvage.catalog import SQL_NAMES, built_in_name
 from leadline.files.salvage.shapes import Column
+from leadline.units import MB
+from leadline.whole import read_whole
 
 LINE = re.compile(r'(?:(?P<number>\d+)\s+)?(?P<name>(?:"[^"]+"|[^\s".(]+)(?:\.(?:"[^"]+"|[^\s".(]+))?)\s*\((?P<columns>.*)\)\s*;?')
 COLUMN = re.compile(r'("(?:[^"]+)"|[^\s"]+)\s+(.+)')
@@ -25,6 +27,7 @@ MEANT = {
     "float": "float8",
 }
 HEADER = 4
+MOST = 64 * MB
 
 
 @dataclass
@@ -71,9 +74,9 @@ def layout(columns: list[GivenColumn]) -> list[Column]:
 def read(path: Path) -> list[GivenTable]:
     """Raises LeadlineError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise LeadlineError("storage", "cannot read the columns of tables", detail=str(e), where=str(path)) from e
+        text = read_whole(path, MOST).decode()
+    except UnicodeDecodeError as e:
+        raise LeadlineError("invalid", "the columns of tables are no text in UTF-8", where=str(path)) from e
     lines = ((number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
     return [_table(line, f"{path}:{number}") for number, line in lines if line]
 
