@@ -44,10 +44,10 @@ class Taking:
 
     made: list[Taking]
 
-    def __init__(self, module: str, arguments: Sequence[str], nice: int) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], nice: int, *, told: str) -> None:
         assert module == "leadline.recorder.detailer" and nice == 0
-        (text,) = arguments
-        self.wanted = json.loads(text)
+        assert list(arguments) == [], "everybody sees them, and a connection string may have a password"
+        self.wanted = json.loads(told)
         self.found: dict[str, Any] | None = None
         self.ended = self.stopped = False
         Taking.made.append(self)

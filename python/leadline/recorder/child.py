@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from leadline.errors import LeadlineError
 
@@ -18,14 +18,19 @@ START = "import os, runpy, sys; del sys.argv[0]; os.nice(int(sys.argv.pop(0))); 
 
 
 class Child:
-    """`python -m MODULE ARGUMENTS`, which prints one JSON object. Its output lies in a file: it never waits for a reader."""
+    """`python -m MODULE ARGUMENTS`, which prints one JSON object. Its output lies in memory: it never waits for a reader, and a service
+    may write nowhere but into its own directory.
 
-    def __init__(self, module: str, arguments: Sequence[str], nice: int = 19) -> None:
-        self._out = tempfile.TemporaryFile()
+    told: what it reads from stdin, such as a connection string, which may have a password: everybody sees arguments.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str], nice: int = 19, *, told: str = "") -> None:
+        self._out = _in_memory()
         command = [sys.executable, "-c", START, str(nice), module, *arguments]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        with _in_memory() as given:
+            given.write(told.encode())
+            given.seek(0)
+            self._process = subprocess.Popen(command, stdin=given, stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True)
 
     def result(self) -> dict[str, Any] | None:
         """None while it runs; then its object, which has an `error` when it failed."""
@@ -55,6 +60,10 @@ class Child:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+def _in_memory() -> BinaryIO:
+    return open(os.memfd_create("leadline"), "w+b")
 
 
 def report(work: Callable[[], dict[str, Any]], what: str) -> int:

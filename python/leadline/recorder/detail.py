@@ -126,7 +126,7 @@ class Detail:
         wanted = {
             "options": full(options, for_s, self.place / name, about), "most_bytes": self.bounds.largest, "free_bytes": self.free_bytes,
         }  # fmt: skip
-        self._running = self._child("leadline.recorder.detailer", [json.dumps(wanted)], nice=0)  # as `take`: what it misses is lost
+        self._running = self._child("leadline.recorder.detailer", [], nice=0, told=json.dumps(wanted))  # as `take`: what it misses is lost
         self._until = now.boot_ns + round((for_s + LONGER_S) * 1e9)
         taken = {"capture": f"{PLACE}/{name}", "at": now.wall_ns, "for_s": for_s, "why": why, "by_itself": by_itself, "status": "running"}
         kept = state.get("taken", [])

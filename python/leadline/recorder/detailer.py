@@ -1,6 +1,6 @@
 """Takes one detail capture beside the recording, in a process of its own: every probe that the rights allow, 1,000 passes a second.
 
-    python -m leadline.recorder.detailer OPTIONS            prints what became of it and what that cost, as JSON
+    python -m leadline.recorder.detailer < OPTIONS          prints what became of it and what that cost, as JSON
 
 OPTIONS: a JSON object: `options` of the capture (probes.options.Options), `most_bytes` that it may take, `free_bytes` that the disk keeps.
 """
@@ -70,4 +70,4 @@ def main(wanted: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.stdin.read()))
