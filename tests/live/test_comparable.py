@@ -47,7 +47,7 @@ IDENTITIES = {
     "SETTING: wal_compression": SETTING.format("lz4, or so", "wal_compression"),
     "SETTING: full_page_writes": SETTING.format("perhaps", "full_page_writes"),
     "DATA SET: schema": "relation set relname = 'another_table' where relname = 'orders'",
-    "DATA SET: bytes": "relation set size_bytes = size_bytes * 3 where relname = 'orders'",
+    "DATA SET: bytes": "relation set size_bytes = size_bytes * 3",
     "DATA SET: tables": "relation delete relname = 'orders'",
 }
 MOMENTS = (

@@ -407,17 +407,19 @@ def test_a_setting_that_needs_a_restart_is_put_back_by_one_also_after_a_kill(tmp
             return False
 
     before = state()
-    load = '[load]\ncommand = "sleep 0.2"\n'
+    go = tmp_path / "go"
+    load = f"[load]\ncommand = \"sh -c 'while [ ! -e {go} ]; do sleep 0.05; done'\"\n"
     path = written(tmp_path, "repetitions = 3\n" + FACTOR.format("shared_buffers", '["128kB", "1MB"]') + load)
     words = [str(path), f"--server={dsn}", f"--restart={restart}", "--yes"]
     process = killed_studies.start(tmp_path / "book", *words)
     assert process.stderr is not None
     while (said := process.stderr.readline()) != "block 1 of 3\n":
         assert said, "the study ended before its first block"
+    wait_until(lambda: is_up(as_before=False), 60, "the server runs with the first level")
     second = study(tmp_path / "book", "run", *words)
     assert second.returncode == 2 and "a study on this server still runs, as process" in second.stderr
-    wait_until(lambda: is_up(as_before=False), 60, "the server runs with the first level")
     killed_studies.kill(process, 0.5, whole=True)
+    go.touch()
     wait_until(lambda: is_up(as_before=True), 60, "the guard has restarted the server with its old setting")
     one = killed_studies.studies(tmp_path / "book")[0]
     done = study(tmp_path / "book", "run", "--resume", one["parts"][0], f"--restart={restart}", "--yes", "--json")
