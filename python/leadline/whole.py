@@ -29,3 +29,11 @@ def read_whole(path: Path, most: int, hint: str = "") -> bytes:
     if max(len(data), about.st_size) > most:
         raise LeadlineError("invalid", f"the file is larger than {most >> 20} MB", where=str(path))
     return data
+
+
+def read_text(path: Path, most: int, hint: str = "") -> str:
+    """As read_whole, of UTF-8. Raises LeadlineError."""
+    try:
+        return read_whole(path, most, hint).decode()
+    except UnicodeDecodeError as e:
+        raise LeadlineError("invalid", "the file is no UTF-8 text", detail=str(e), where=str(path)) from None

@@ -137,9 +137,9 @@ def test_one_that_is_asked_for_begins_with_the_next_look_and_once_more_soon(watc
 
 
 def test_what_each_rule_has_cost_is_given_once(watch: Watch) -> None:
-    for second in (0, 60, 70):
+    for second, costs in ((0, None), (60, None), (70, {"A-RULE": 0.25, "B-RULE": 0.0})):
         watch.look({}, at(second), [], "running")
-        assert watch.costs() == (None if second < 70 else {"A-RULE": 0.25, "B-RULE": 0.0})
+        assert watch.costs() == costs
         if ALL:
             found = [finding("low", 30.0), finding(cost_s=15.0, subject="u"), finding("info", None, rule="B-RULE")]
             ALL[-1].answer = {"window_s": 180.0, "findings": found}

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from leadline.errors import LeadlineError
-from leadline.whole import read_whole
+from leadline.whole import read_text
 
 VARIABLE = "PGBACKREST_REPO1_CIPHER_PASS"
 MOST = 1 << 20
@@ -16,10 +16,7 @@ def backup_key(file: Path | None) -> str | None:
     """The first line of a file, or else what pgBackRest's own variable has; None where there is neither. Raises LeadlineError."""
     if file is None:
         return os.environ.get(VARIABLE) or None
-    try:
-        key = read_whole(file, MOST).decode().partition("\n")[0].rstrip("\r")
-    except UnicodeDecodeError as e:
-        raise LeadlineError("invalid", "the key file is no text in UTF-8", where=str(file)) from e
+    key = read_text(file, MOST).partition("\n")[0].rstrip("\r")
     if not key:
         raise LeadlineError("invalid", "the key file is empty", hint="put the passphrase into its first line", where=str(file))
     return key

@@ -38,8 +38,8 @@ def full(options: Options, for_s: float, out: Path, about: dict[str, Any]) -> di
 
 def capture(wanted: dict[str, Any]) -> dict[str, Any]:
     """Raises LeadlineError."""
-    options = Options(**wanted["options"] | {"out": Path(wanted["options"]["out"])})
     out = Path(wanted["options"]["out"])
+    options = Options(**wanted["options"] | {"out": out})
     grown = ""
 
     def is_enough() -> bool:

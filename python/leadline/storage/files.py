@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.errors import LeadlineError
-from leadline.whole import read_whole
+from leadline.whole import read_text
 
 LARGEST_TEXT = 1 << 20
 EXAMPLES = "leadline storage example prints ready layouts and loads"
@@ -22,10 +21,7 @@ class File:
     @classmethod
     def read(cls, path: Path) -> File:
         """Raises LeadlineError."""
-        try:
-            return cls(str(path), read_whole(path, LARGEST_TEXT, EXAMPLES).decode())
-        except UnicodeDecodeError as e:
-            raise LeadlineError("invalid", "the file is no UTF-8 text", detail=str(e), where=str(path)) from None
+        return cls(str(path), read_text(path, LARGEST_TEXT, EXAMPLES))
 
     @property
     def pair(self) -> tuple[str, str]:

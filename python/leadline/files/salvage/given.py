@@ -12,7 +12,7 @@ from leadline.errors import LeadlineError
 from leadline.files.salvage.catalog import SQL_NAMES, built_in_name
 from leadline.files.salvage.shapes import Column
 from leadline.units import MB
-from leadline.whole import read_whole
+from leadline.whole import read_text
 
 LINE = re.compile(r'(?:(?P<number>\d+)\s+)?(?P<name>(?:"[^"]+"|[^\s".(]+)(?:\.(?:"[^"]+"|[^\s".(]+))?)\s*\((?P<columns>.*)\)\s*;?')
 COLUMN = re.compile(r'("(?:[^"]+)"|[^\s"]+)\s+(.+)')
@@ -26,6 +26,7 @@ MEANT = {
     "smallserial": "int2",
     "float": "float8",
 }
+NAMES = {sql: name for name, sql in SQL_NAMES.items()}
 HEADER = 4
 MOST = 64 * MB
 
@@ -73,11 +74,7 @@ def layout(columns: list[GivenColumn]) -> list[Column]:
 
 def read(path: Path) -> list[GivenTable]:
     """Raises LeadlineError."""
-    try:
-        text = read_whole(path, MOST).decode()
-    except UnicodeDecodeError as e:
-        raise LeadlineError("invalid", "the columns of tables are no text in UTF-8", where=str(path)) from e
-    lines = ((number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
+    lines = ((number, line.partition("#")[0].strip()) for number, line in enumerate(read_text(path, MOST).splitlines(), 1))
     return [_table(line, f"{path}:{number}") for number, line in lines if line]
 
 
@@ -99,8 +96,7 @@ def _column(text: str, where: str) -> GivenColumn:
         raise LeadlineError("usage", f"this is not a column: {text}", hint="write its name and its type", where=where)
     word, first, second, zone, array = of.groups()
     called = f"{word} {zone}" if zone else word
-    names = {sql: name for name, sql in SQL_NAMES.items()}
-    name = names.get(called) or MEANT.get(called) or called.strip('"')
+    name = NAMES.get(called) or MEANT.get(called) or called.strip('"')
     if called == '"char"':
         name = "char"
     full = f"_{name}" if array else name
