@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from leadline.cli import run
-from pgbackrest_repos import KINDS, PASSPHRASE, Repo, repository
+from pgbackrest_repos import KINDS, PASSPHRASE, Repo, pgbackrest_version, repository
 from tar_backups import Source, source
 
 BLOCK = 8192
@@ -25,6 +25,15 @@ STORED = {
 }
 
 
+# By blocks: only 2.46 and later can.
+if pgbackrest_version() >= (2, 46):
+    BLOCKS = ["--repo1-bundle", "--repo1-block"]
+    STORED |= {f"{how}-block": [f"--compress-type={how}", *BLOCKS] for how in ("none", "gz", "lz4", "zst")}
+    STORED |= {"zst-block-encrypted": ["--compress-type=zst", *BLOCKS]}
+    STORED |= {"lz4-block-alone": ["--compress-type=lz4", "--repo1-bundle-limit=8KiB", *BLOCKS]}
+WITH_WAL = ("gz", "lz4-bundle", "zst-bundle-encrypted")
+
+
 @pytest.fixture(scope="module")
 def primary() -> Iterator[Source]:
     with source() as made:
@@ -34,15 +43,17 @@ def primary() -> Iterator[Source]:
 @pytest.fixture(scope="module", params=STORED)
 def repo(request: pytest.FixtureRequest, primary: Source) -> Iterator[Repo]:
     passphrase = PASSPHRASE if "encrypted" in request.param else ""
-    kinds = KINDS if request.param == "gz" else ("full", "incr")
-    with repository(primary, request.param, *STORED[request.param], kinds=kinds, passphrase=passphrase) as made:
+    kinds = KINDS if request.param == "gz" or "block" in request.param else ("full", "incr")
+    archived = 3 if request.param in WITH_WAL else 0
+    with repository(primary, request.param, *STORED[request.param], kinds=kinds, passphrase=passphrase, archived=archived) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def bundled(primary: Source) -> Iterator[Repo]:
-    """Bundles that are not compressed."""
-    with repository(primary, "bundled", "--compress-type=none", "--repo1-bundle", kinds=("full", "incr")) as made:
+    """All files in one bundle, which is not compressed: how many files are in each of several changes from run to run."""
+    stored = ["--compress-type=none", "--repo1-bundle", "--repo1-bundle-size=1GiB"]
+    with repository(primary, "bundled", *stored, kinds=("full", "incr")) as made:
         yield made
 
 
@@ -73,6 +84,57 @@ def test_pages_of_a_backup_are_those_of_the_restored_cluster(
         assert found["summary"]["digests"] == len(all_files(restored))
 
 
+@pytest.mark.live
+@pytest.mark.parametrize("repo", WITH_WAL, indirect=True)
+def test_the_wal_of_a_repository_is_read_as_the_segments_it_was_given(
+    repo: Repo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGBACKREST_REPO1_CIPHER_PASS", PASSPHRASE)
+
+    def shown(place: Path) -> Any:
+        capsys.readouterr()
+        assert run(["wal", "show", str(place), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    of_server = shown(repo.segments)
+    assert len(of_server) > 30
+    assert shown(repo.archive) == of_server
+    [below] = repo.archive.iterdir()
+    assert shown(below) == of_server
+    first = min(repo.segments.iterdir())
+    [stored] = below.glob(f"{first.name}-*")
+    assert shown(stored) == shown(first)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("repo", ["zst-bundle-encrypted"], indirect=True)
+def test_an_encrypted_archive_needs_its_key(repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(*words: str) -> Any:
+        capsys.readouterr()
+        assert run(["wal", "show", str(repo.archive), *words, "--json"]) == 2
+        return json.loads(capsys.readouterr().out)["error"]
+
+    found = refused()
+    assert (found["kind"], found["message"]) == ("rights", "this archive is encrypted, and no key is given")
+    (tmp_path / "key").write_text("another one\n")
+    found = refused("--key-file", str(tmp_path / "key"))
+    assert (found["kind"], found["message"]) == ("rights", "the key does not open this repository")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("repo", ["zst-bundle-encrypted"], indirect=True)
+def test_an_encrypted_segment_that_is_cut_off_is_named(
+    repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGBACKREST_REPO1_CIPHER_PASS", PASSPHRASE)
+    stanza = Path(shutil.copytree(repo.archive.parent, tmp_path / "demo"))
+    segment = min((stanza / repo.archive.name).glob("*/*-*"))
+    segment.write_bytes(segment.read_bytes()[:-5])
+    assert run(["wal", "show", str(stanza / repo.archive.name), "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["message"], error["where"]) == ("an encrypted file is damaged", str(segment))
+
+
 def all_files(root: Path) -> list[Path]:
     """Also of tablespaces, to which links lead."""
     spaces = [path.resolve() for path in (root / "pg_tblspc").iterdir()]
@@ -95,7 +157,7 @@ def stored(repo: Repo, kind: str, name: str) -> dict[str, Any]:
 def copied(bundled: Repo, tmp_path: Path) -> Repo:
     """To be damaged."""
     shutil.copytree(bundled.path, tmp_path / "repo", symlinks=True)
-    return Repo(tmp_path / "repo", bundled.labels, bundled.restored, bundled.table, bundled.spaced)
+    return Repo(tmp_path / "repo", bundled.labels, bundled.restored, bundled.table, bundled.spaced, bundled.segments)
 
 
 def flip(path: Path, at: int) -> None:
@@ -140,7 +202,7 @@ def test_missing_and_cut_objects_of_a_chain(copied: Repo, capsys: pytest.Capture
     parts = (f'"bni":{about["bni"]},', f'"reference":"{copied.labels["full"]}"')
     of_bundle = [line for line in manifest(copied, "incr") if all(part in line for part in parts)]
     lost = [problem for problem in found["problems"] if problem["class"] == "unreadable"]
-    assert len(lost) == len(of_bundle) > 20
+    assert len(lost) == len(of_bundle) > 500
     assert all(str(bundle) in problem["message"] for problem in lost)
 
 

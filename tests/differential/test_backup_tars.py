@@ -11,12 +11,16 @@ import shutil
 import struct
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from leadline.cli import run
+from leadline.files.pages import scan
+from leadline.files.pages.tasks import run_task
+from leadline.files.tasks import Receipt, Task
+from leadline.files.tasks.receipts import RECEIPTS
 from tar_backups import Source, source
 
 BLOCK = 8192
@@ -100,6 +104,25 @@ def test_rows_of_a_scan_are_the_same(backup: Path, tmp_path: Path, capsys: pytes
         rows.append(json.loads(capsys.readouterr().out))
     assert rows[0] == rows[1]
     assert len(rows[0]) > 60
+
+
+@pytest.mark.live
+def test_a_task_of_a_backup_is_read_where_nobody_listed_it(
+    backup: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on another node of a cluster, which is given the task alone."""
+    line = ["page", "scan", str(backup), "-o"]
+    assert run([*line, str(tmp_path / "here.leadline")]) == 0
+
+    def elsewhere(tasks: Iterable[Task], work: Any) -> Iterator[Receipt]:
+        for task in tasks:
+            yield run_task(json.loads(json.dumps(task)), work.keywords["directory"])
+
+    monkeypatch.setattr(scan, "engine_of", lambda *_: elsewhere)
+    assert run([*line, str(tmp_path / "there.leadline")]) == 0
+    here, there = ((tmp_path / name / RECEIPTS).read_text() for name in ("here.leadline", "there.leadline"))
+    assert here == there
+    assert here.count("heap_tuple/") > 1  # base and tablespace
 
 
 # A flipped byte.

@@ -246,14 +246,6 @@ def test_rows_are_those_the_server_tells(major: int, tmp_path: Path, capsys: pyt
         hint = "run CHECKPOINT: objects created after the last one are not in the files yet"
         assert (error["kind"], error["hint"]) == ("not_found", hint)
         assert error["detail"].endswith("; closest match: public.stored")
-        connection.execute("create table parts (n int) partition by range (n)")
-        connection.execute("create table low partition of parts for values from (0) to (9) partition by list (n)")
-        connection.execute("create table one partition of low for values in (1)")
-        connection.execute("create table high partition of parts for values from (9) to (99)")
-        connection.execute("checkpoint")
-        assert run(["rows", data_dir, "parts", "--database", "postgres", "--json"]) == 2
-        error = json.loads(capsys.readouterr().out)["error"]
-        assert "partitioned" in error["message"] and error["hint"] == "use a partition: public.high, public.one"
 
 
 def test_columns_that_are_stored_nowhere_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -336,3 +328,19 @@ def test_a_table_is_named_to_its_server(servers: Callable[[int], Server], capsys
     assert "no relation named no_such_table" in capsys.readouterr().err
     assert run(["rows", "public.named_to_server", "other", "--dsn", server.dsn]) == 2
     assert "--dsn takes only the name of the table" in capsys.readouterr().err
+
+
+def test_a_partitioned_table_is_named_to_its_server(servers: Callable[[int], Server], capsys: pytest.CaptureFixture[str]) -> None:
+    server = servers(16)
+    server.sql('drop table if exists public."Parts"')
+    server.sql('create table public."Parts" (n int) partition by range (n)')
+    for number in (0, 1):
+        server.sql(f'create table parts_{number} partition of "Parts" for values from ({number * 10}) to ({number * 10 + 10})')
+    server.sql('insert into "Parts" values (3), (14), (15)')
+    server.sql("checkpoint")
+    assert run(["rows", '"Parts"', "--dsn", server.dsn, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["partition"], row["n"]) for row in rows] == [("public.parts_0", "3"), ("public.parts_1", "14"), ("public.parts_1", "15")]
+    server.sql("create or replace view parts_view as select 1 as n")
+    assert run(["rows", "parts_view", "--dsn", server.dsn]) == 2
+    assert "error: parts_view has no file" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,20 +10,7 @@ from leadline.errors import LeadlineError
 from leadline.files.backup_key import backup_key
 from leadline.files.pages.all_backups import _read as earlier_outcomes
 from leadline.files.salvage.given import read as given_columns
-
-
-def sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(3 << 40)
-
-
-ODD: dict[str, Callable[[Path], object]] = {
-    "a fifo": os.mkfifo,
-    "a folder": Path.mkdir,
-    "a link loop": lambda path: path.symlink_to(path.name),
-    "a sparse file": sparse,
-    "no text": lambda path: path.write_bytes(b"\xff\xfe\n"),
-}
+from odd_files import ODD
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use leadline_errors::{Error, Kind};
 
 use crate::folder::Folder;
+use crate::place::plain;
 use crate::tars::Tars;
-use crate::{Backup, GoOn, Member, Unread, Visit};
+use crate::{Backup, GoOn, Member, Unread, Visit, Wants};
 
 pub(crate) const INFO: &str = "backup.info";
 const LONGEST: u64 = 1 << 20;
@@ -21,6 +22,8 @@ const COMPLETE: [&str; 2] = ["DONE", "WAITING_FOR_WALS"];
 pub(crate) struct Barman {
     inner: Box<dyn Backup>,
     stop_lsn: Option<String>,
+    /// Of an incremental one (barman 3.11 and later, PostgreSQL 17 and later).
+    parent: Option<PathBuf>,
 }
 
 impl Barman {
@@ -53,7 +56,9 @@ impl Barman {
             None => Box::new(Folder::of(&folders(folder, &data))?),
         };
         let stop_lsn = value(&text, "end_xlog").filter(|lsn| *lsn != "None").map(str::to_owned);
-        Ok(Some(Barman { inner, stop_lsn }))
+        let parent = value(&text, "parent_backup_id").filter(|id| *id != "None").and_then(|id| plain(id.as_bytes()));
+        let parent = parent.map(|id| folder.with_file_name(id));
+        Ok(Some(Barman { inner, stop_lsn, parent }))
     }
 }
 
@@ -98,8 +103,16 @@ impl Backup for Barman {
         self.inner.parts()
     }
 
-    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
-        self.inner.read(part, visit)
+    fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
+        self.inner.read(part, wanted, visit)
+    }
+
+    fn stored_as(&self, number: usize) -> Option<&Path> {
+        self.inner.stored_as(number)
+    }
+
+    fn based_on(&self) -> Option<PathBuf> {
+        self.parent.clone()
     }
 
     fn small(&self, name: &Path) -> Option<Vec<u8>> {

@@ -9,7 +9,7 @@ use leadline_errors::Error;
 
 use crate::exactly::Exactly;
 use crate::place::{parts_of, At};
-use crate::{Backup, Failed, Member, Unread, Visit};
+use crate::{Backup, Failed, Member, Unread, Visit, Wants};
 
 const SMALL: u64 = 1 << 16;
 /// No cluster has folders within folders so often.
@@ -32,6 +32,12 @@ impl Folder {
         }
         found.parts = parts_of(&found.members);
         Ok(found)
+    }
+
+    /// The same, with more that cannot be given.
+    pub(crate) fn without(mut self, unread: impl Iterator<Item = Unread>) -> Folder {
+        self.unread.extend(unread);
+        self
     }
 
     fn walk(&mut self, folder: &Path, below: &Path, depth: u32) -> Result<(), Error> {
@@ -75,8 +81,8 @@ impl Backup for Folder {
         self.parts.len()
     }
 
-    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
-        for number in self.parts.get(part).cloned().unwrap_or_default() {
+    fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
+        for number in self.parts.get(part).cloned().unwrap_or_default().filter(|number| wanted(*number)) {
             let bytes = self.members.get(number).map_or(0, |member| member.bytes);
             let goes_on = match File::open(self.path(number)) {
                 Ok(file) => visit(number, &mut Exactly::next(At { file: &file, at: 0 }, bytes))?,
@@ -95,6 +101,10 @@ impl Backup for Folder {
         let read: io::Result<usize> =
             File::open(self.path(number)).and_then(|f| f.take(SMALL).read_to_end(&mut content));
         read.ok().map(|_| content)
+    }
+
+    fn stored_as(&self, number: usize) -> Option<&Path> {
+        self.paths.get(number).map(PathBuf::as_path)
     }
 
     fn stop_lsn(&self) -> Option<String> {

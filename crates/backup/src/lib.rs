@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod archive;
 mod barman;
+mod blocks;
 mod catalogue;
 mod cipher;
 mod exactly;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use leadline_errors::Error;
 
+pub use archive::EncryptedWal;
 pub use catalogue::{backups_in, list_of};
 pub use cipher::Passphrase;
 pub use exactly::Differs;
@@ -50,6 +53,9 @@ pub struct Unread {
 /// Is given the number of a member, and its bytes; false when no more are wanted.
 pub type Visit<'v> = dyn FnMut(usize, &mut dyn Read) -> Result<bool, Error> + 'v;
 
+/// Whether the bytes of a member are wanted, by its number.
+pub type Wants<'w> = dyn Fn(usize) -> bool + 'w;
+
 /// Where files of a cluster come from.
 pub trait Backup: Send + Sync {
     /// What it is, for people.
@@ -64,12 +70,12 @@ pub trait Backup: Send + Sync {
     /// Parts that can be read side by side; each member is in one of them.
     fn parts(&self) -> usize;
 
-    /// Streams the members of a part one after the other. Bytes that cannot be read are an error of that member's stream, which gives exactly
-    /// as many bytes as the member has or ends with an error.
+    /// Streams those members of a part that are wanted, one after the other. Bytes that cannot be read are an error of that member's stream,
+    /// which gives exactly as many bytes as the member has or ends with an error.
     ///
     /// # Errors
     /// What `visit` returns.
-    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error>;
+    fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error>;
 
     /// The bytes of a small file that says how others are to be read (pg_control, PG_VERSION, backup_label), where there is one.
     fn small(&self, name: &Path) -> Option<Vec<u8>>;
@@ -77,10 +83,34 @@ pub trait Backup: Send + Sync {
     /// What the backup's own list says of where the WAL ends that it needs, as text of an LSN.
     fn stop_lsn(&self) -> Option<String>;
 
+    /// The file of a member, where it is kept as a file of its own with the same bytes.
+    fn stored_as(&self, _number: usize) -> Option<&Path> {
+        None
+    }
+
+    /// The backup that this one has only the changes since, where its own list says so.
+    fn based_on(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Whether its own list has a digest of each file, which the streams compare: it is then worth to read also files without pages.
     fn has_digests(&self) -> bool {
         false
     }
+}
+
+/// The files of a copied data directory, and of the tablespaces that its links lead to.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub fn copied(root: &Path) -> Result<Box<dyn Backup>, Error> {
+    let linked = std::fs::read_dir(root.join("pg_tblspc")).into_iter().flatten().flatten();
+    let linked = linked.map(|entry| entry.path()).filter(|path| path.is_symlink());
+    let spaces = linked.filter_map(|path| Some((path.clone(), Path::new("pg_tblspc").join(path.file_name()?))));
+    let (there, gone): (Vec<_>, Vec<_>) = spaces.partition(|(path, _)| path.is_dir());
+    let folders: Vec<_> = std::iter::once((root.to_owned(), PathBuf::new())).chain(there).collect();
+    let lost = |(_, name)| Unread { name, why: "a tablespace is missing: its link leads nowhere".into() };
+    Ok(Box::new(folder::Folder::of(&folders)?.without(gone.into_iter().map(lost))))
 }
 
 /// What could not be opened.

@@ -1,5 +1,6 @@
 //! Places in files, and names of files that lead nowhere else.
 
+use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,15 +11,15 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::Member;
 
-/// A file from an offset on.
-pub(crate) struct At<'f> {
-    pub(crate) file: &'f File,
+/// A file, its own or another's, from an offset on.
+pub(crate) struct At<F> {
+    pub(crate) file: F,
     pub(crate) at: u64,
 }
 
-impl Read for At<'_> {
+impl<F: Borrow<File>> Read for At<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(into, self.at)?;
+        let read = self.file.borrow().read_at(into, self.at)?;
         self.at += read as u64;
         Ok(read)
     }

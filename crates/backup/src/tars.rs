@@ -17,7 +17,7 @@ use leadline_unpack::{Packing, HEAD, SUPPORTED};
 use crate::exactly::Exactly;
 use crate::place::{plain, At};
 use crate::tar::{Entry, Input, Streamed, Tar, What};
-use crate::{increment, Backup, Failed, GoOn, Member, Unread, Visit};
+use crate::{increment, Backup, Failed, GoOn, Member, Unread, Visit, Wants};
 
 /// No cluster has so many files; what an archive claims is not believed without end.
 const MOST_MEMBERS: usize = 10_000_000;
@@ -229,8 +229,8 @@ impl Tars {
     }
 
     /// Members of an archive that can be read from the middle.
-    fn read_plain(&self, file: &File, part: &Part, visit: &mut Visit) -> Result<(), Error> {
-        for number in part.members.clone() {
+    fn read_plain(&self, file: &File, part: &Part, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
+        for number in part.members.clone().filter(|number| wanted(*number)) {
             let (at, bytes) = self.member(number);
             let input = At { file, at };
             if !self.give(number, &mut Exactly::next(input, bytes), visit)? {
@@ -241,13 +241,20 @@ impl Tars {
     }
 
     /// Members of one that has to be read from its front. From where that fails on, each of them says so.
-    fn read_packed(&self, archive: &Archive, file: File, part: &Part, visit: &mut Visit) -> Result<(), Error> {
+    fn read_packed(
+        &self,
+        archive: &Archive,
+        file: File,
+        part: &Part,
+        wanted: &Wants,
+        visit: &mut Visit,
+    ) -> Result<(), Error> {
         let opened = archive.input(file).map(Tar::new);
         let (mut tar, mut broken) = match opened {
             Ok(tar) => (Some(tar), None),
             Err(e) => (None, Some(e.to_string())),
         };
-        for number in part.members.clone() {
+        for number in part.members.clone().filter(|number| wanted(*number)) {
             let (start, bytes) = self.member(number);
             if let Some(open) = &mut tar {
                 if let Err(e) = find(open, start) {
@@ -303,13 +310,13 @@ impl Backup for Tars {
         self.parts.len()
     }
 
-    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
+    fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
         let Some(part) = self.parts.get(part) else { return Ok(()) };
         let Some(archive) = self.archives.get(part.archive) else { return Ok(()) };
         let file = File::open(&archive.path).map_err(|e| Error::reading(&archive.path, "the archive", &e))?;
         match archive.packing {
-            Packing::Plain => self.read_plain(&file, part, visit),
-            _ => self.read_packed(archive, file, part, visit),
+            Packing::Plain => self.read_plain(&file, part, wanted, visit),
+            _ => self.read_packed(archive, file, part, wanted, visit),
         }
     }
 
@@ -371,7 +378,9 @@ impl Input for Seeking {
 /// What says how other files are to be read.
 fn is_small(name: &Path) -> bool {
     name.ends_with("global/pg_control")
-        || name.file_name().is_some_and(|name| ["PG_VERSION", "backup_label"].iter().any(|small| name == *small))
+        || name
+            .file_name()
+            .is_some_and(|name| ["PG_VERSION", "backup_label", "pg_filenode.map"].iter().any(|small| name == *small))
 }
 
 /// Where the members of an archive are in the data directory, by its name: 16400.tar has those of a tablespace.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::place::plain;
 use crate::tars::Tars;
-use crate::{Backup, GoOn, Member, Unread, Visit};
+use crate::{Backup, GoOn, Member, Unread, Visit, Wants};
 
 const PARTITIONS: &str = "tar_partitions";
 pub(crate) const SENTINEL: &str = "_backup_stop_sentinel.json";
@@ -24,6 +24,7 @@ const LONGEST: u64 = 4 << 30;
 pub(crate) struct WalG {
     tars: Tars,
     stop_lsn: Option<String>,
+    from: Option<PathBuf>,
 }
 
 impl WalG {
@@ -52,7 +53,9 @@ impl WalG {
         let stop_lsn =
             said.get("FinishLSN").and_then(Value::as_u64).map(|lsn| format!("{:X}/{:X}", lsn >> 32, lsn as u32));
         let tars = Tars::of(archives_in(&partitions)?, &partitions, increments, go_on)?;
-        Ok(Some(WalG { tars, stop_lsn }))
+        let from = said.get("DeltaFrom").and_then(Value::as_str).and_then(|name| plain(name.as_bytes()));
+        let from = from.map(|name| folder.with_file_name(name));
+        Ok(Some(WalG { tars, stop_lsn, from }))
     }
 }
 
@@ -98,8 +101,12 @@ impl Backup for WalG {
         self.tars.parts()
     }
 
-    fn read(&self, part: usize, visit: &mut Visit) -> Result<(), Error> {
-        self.tars.read(part, visit)
+    fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
+        self.tars.read(part, wanted, visit)
+    }
+
+    fn based_on(&self) -> Option<PathBuf> {
+        self.from.clone()
     }
 
     fn small(&self, name: &Path) -> Option<Vec<u8>> {

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod backups;
+mod conditions;
 mod cursor;
 mod data_dir;
 mod elf;
@@ -33,6 +35,8 @@ mod wal;
 mod wire_made;
 mod wire_seeds;
 
+pub use backups::{manifest, tar};
+pub use conditions::conditions;
 pub use cursor::cursor;
 pub use elf::elf;
 pub use packets::{conversation, packets};
@@ -49,7 +53,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -71,6 +75,9 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("clog", clog),
     ("packets", packets),
     ("conversation", conversation),
+    ("tar", tar),
+    ("manifest", manifest),
+    ("conditions", conditions),
 ];
 
 /// The input's first byte as a choice, and what follows it; 0 when there is none.

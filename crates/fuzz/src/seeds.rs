@@ -6,7 +6,7 @@ use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_testdata::{noise, plausible, put, Random};
 
 use crate::types::{column, SCALARS};
-use crate::{data_dir, page_seeds, wire_seeds as wire, TARGETS};
+use crate::{backups, data_dir, page_seeds, wire_seeds as wire, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -33,6 +33,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "clog" => (0..16).map(|n| [&[n, 0, 0, 0], &noise(&mut random, 1024)[..]].concat()).collect(),
         "packets" => wire::files(&mut random),
         "conversation" => wire::conversations(),
+        "tar" => backups::tars(&mut random),
+        "manifest" => backups::manifests(&mut random),
+        "conditions" => chosen(&mut random),
         _ => (0..16).map(|_| noise(&mut random, 64)).collect(),
     }
 }
@@ -308,6 +311,16 @@ fn tables(random: &mut Random) -> Vec<Vec<u8>> {
             all.push([&[major, 1, file, random.next() as u8, random.below(4) as u8, 1, 0, 8], &rows[..]].concat());
             all.push([&[major, 1, 195 + file, 0, 0, 0, 0, 8], &rows[..]].concat());
         }
+    }
+    all
+}
+
+/// A table of each type, with a value for its column; and texts that are stored outside, which are not all there.
+fn chosen(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for value in 0..7 {
+        let tables = tables(random).into_iter().step_by(1 + usize::from(value % 3)).filter(|table| table[1] == 0);
+        all.extend(tables.map(|table| [&[value, table[0]], &table[2..]].concat()));
     }
     all
 }

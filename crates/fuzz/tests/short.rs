@@ -224,3 +224,18 @@ fn packets() {
 fn conversation() {
     assert_reached("conversation", 20_000, &["postgresql", "mysql", "tls", "unknown"]);
 }
+
+#[test]
+fn tar() {
+    assert_reached("tar", 8_000, &["whole", "unread", "damaged"]);
+}
+
+#[test]
+fn manifest() {
+    assert_reached("manifest", 8_000, &["whole", "unread", "damaged", "no files", "invalid", "unsupported"]);
+}
+
+#[test]
+fn conditions() {
+    assert_reached("conditions", 2_000, &["compared", "undecided", "not compared", "no rows"]);
+}

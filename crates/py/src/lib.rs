@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+mod backup;
 mod calltrace;
 mod catalog_names;
 mod clock;
@@ -12,10 +13,13 @@ mod dict;
 mod error;
 mod follow;
 mod informix;
+mod interrupts;
 mod kernel;
 mod load;
+mod needed;
 mod net;
 mod page;
+mod page_plan;
 mod page_values;
 mod pending;
 mod pipeline;
@@ -37,6 +41,10 @@ mod wire;
 #[pymodule]
 fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     core.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    submodule(core, "backups", |module| {
+        module.add_class::<backup::BackupFiles>()?;
+        module.add_class::<backup::EncryptedWal>()
+    })?;
     submodule(core, "calltrace", |module| {
         module.add("FORMATS", calltrace::formats())?;
         module.add_function(wrap_pyfunction!(calltrace::fold, module)?)
@@ -88,6 +96,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(net::rtt, module)?)
     })?;
     submodule(core, "pages", |module| {
+        module.add_class::<page_plan::PagePlan>()?;
         module.add_class::<page::PageRun>()?;
         module.add_class::<page_values::PageValues>()?;
         module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
@@ -118,7 +127,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<rows::Tables>()?;
         module.add_class::<rows::ValueTexts>()?;
         module.add_function(wrap_pyfunction!(rows::built_in_types, module)?)?;
-        module.add_function(wrap_pyfunction!(rows::database_names, module)?)
+        module.add_function(wrap_pyfunction!(rows::database_names, module)?)?;
+        module.add_function(wrap_pyfunction!(needed::files_of_catalogs, module)?)?;
+        module.add_function(wrap_pyfunction!(needed::files_of_database, module)?)?;
+        module.add_function(wrap_pyfunction!(needed::files_of_table, module)?)
     })?;
     submodule(core, "storage", |module| {
         module.add_function(wrap_pyfunction!(storage::layout, module)?)?;

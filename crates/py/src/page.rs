@@ -1,18 +1,21 @@
 //! `page_read` and `PageRun`: pages of files, one taken apart or all of them looked at.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leadline_datadir::read_control;
 use leadline_page::{regions, Field, Part, Value, Wrong};
 use leadline_pagescan::formats::Informix;
-use leadline_pagescan::{read_as, read_page, OnePage, Options, Passed, Passphrase, Problem, Run};
+use leadline_pagescan::{read_as, read_page, OnePage, Options, Passed, Passphrase, Problem, Run, Task};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::dict::joined;
 use crate::error::Error;
+use crate::interrupts::interruptible;
+use crate::page_plan::{shown, NotChecked, PagePlan, TaskDict};
 
 /// What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log.
 #[pyfunction]
@@ -211,12 +214,11 @@ impl PageRun {
 #[pymethods]
 impl PageRun {
     #[new]
-    #[pyo3(signature = (paths, *, block_size=None, capture_dir=None, threads=0, key=None))]
+    #[pyo3(signature = (paths, *, block_size=None, threads=0, key=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         block_size: Option<u32>,
-        capture_dir: Option<PathBuf>,
         threads: usize,
         key: Option<String>,
     ) -> PyResult<PageRun> {
@@ -224,21 +226,15 @@ impl PageRun {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        // The list of a compressed archive is made by reading all of it.
-        let interrupt = Mutex::new(None);
-        let go_on = || {
-            let mut raised = interrupt.lock();
-            if raised.is_none() {
-                *raised = Python::attach(|py| py.check_signals()).err();
-            }
-            raised.is_none()
-        };
-        let options = Options { block_size, capture_dir, threads, key: key.map(Passphrase::new) };
-        let run = py.detach(|| Run::start(&paths, options, &go_on));
-        match interrupt.into_inner() {
-            Some(e) => Err(e),
-            None => Ok(PageRun { run: Mutex::new(Some(run.map_err(Error::from)?)) }),
-        }
+        let options = Options { block_size, threads, key: key.map(Passphrase::new) };
+        let run = interruptible(py, |go_on| Run::start(&paths, options, go_on))?;
+        Ok(PageRun { run: Mutex::new(Some(run)) })
+    }
+
+    #[staticmethod]
+    fn of_task(plan: &PagePlan, task: TaskDict, folder: PathBuf) -> PyResult<PageRun> {
+        let run = Run::of_task(Arc::clone(&plan.plan), &Task::from(task), folder).map_err(Error::from)?;
+        Ok(PageRun { run: Mutex::new(Some(run)) })
     }
 
     fn status(&self, py: Python<'_>) -> Result<Status, Error> {
@@ -284,10 +280,6 @@ impl PageRun {
     }
 }
 
-fn shown(path: PathBuf) -> String {
-    path.display().to_string()
-}
-
 #[derive(IntoPyObject)]
 struct Status {
     running: bool,
@@ -314,11 +306,4 @@ struct Finished<'py> {
     backups: Vec<(String, &'static str)>,
     written_again: u64,
     digests: u64,
-}
-
-#[derive(IntoPyObject)]
-struct NotChecked {
-    kind: &'static str,
-    files: u64,
-    first: String,
 }

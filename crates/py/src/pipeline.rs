@@ -32,7 +32,7 @@ impl PipelineMemory {
         growing_segments: bool,
         allow_map: bool,
     ) -> Result<Self, Error> {
-        let memory = Arc::new(py.detach(|| Inner::attach(pid, allow_map))?);
+        let memory = Arc::new(py.detach(|| Inner::attach(pid, rate_hz, allow_map))?);
         let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: None };
         Ok(PipelineMemory { runner, memory, node })
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use leadline_rows::export::Which;
-use leadline_rows::{export, Elsewhere, Encoding, Given, Moment, RowScan as Scan, Until};
+use leadline_rows::{export, Elsewhere, Encoding, Given, Moment, RowScan as Scan, Until, Wanted};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,7 +58,8 @@ pub(crate) struct RowScan {
 #[pymethods]
 impl RowScan {
     #[new]
-    #[pyo3(signature = (path, *, relation=None, database=None, dead=false, columns=None))]
+    #[allow(clippy::too_many_arguments)] // named in Python
+    #[pyo3(signature = (path, *, relation=None, database=None, dead=false, columns=None, conditions=None, limit=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -66,12 +67,12 @@ impl RowScan {
         database: Option<String>,
         dead: bool,
         columns: Option<Vec<String>>,
+        conditions: Option<String>,
+        limit: Option<u64>,
     ) -> Result<RowScan, Error> {
         let (relation, database) = (relation.as_deref(), database.as_deref());
-        let open = || match &columns {
-            Some(columns) => Scan::open_columns(&path, relation, database, dead, columns),
-            None => Scan::open(&path, relation, database, dead),
-        };
+        let wanted = Wanted { columns: columns.as_deref(), conditions: conditions.as_deref(), limit, dead };
+        let open = || Scan::open_some(&path, relation, database, &wanted);
         Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
     }
 
@@ -122,7 +123,10 @@ impl RowScan {
         let (unread, cut_off) = (&scan.unread, scan.cut_off());
         // Of a server that did not stop, pages that it has in memory may follow in the file before them.
         let (zeros, zeros_at) = unread.zeros.before_used().unwrap_or_default();
+        let (foreign, lost) = (scan.foreign_partitions(), scan.lost_partitions());
+        let undefined = scan.undefined_partitions();
         let loss = |loss: &leadline_rows::Loss| Loss {
+            partition: loss.partition.as_deref().map(str::to_owned),
             ctid: (loss.lp > 0).then(|| format!("({},{})", loss.block, loss.lp)),
             block: loss.block,
             column: loss.column.and_then(|i| scan.columns().get(i)).map(|c| c.name.clone()),
@@ -146,6 +150,13 @@ impl RowScan {
             zero_pages: if scan.is_final() { zeros } else { 0 },
             unwritten_pages: if scan.is_final() { 0 } else { zeros },
             zeros_at,
+            lost_partitions: lost.len(),
+            lost_names: lost.join(", "),
+            foreign_partitions: foreign.len(),
+            foreign_names: foreign.join(", "),
+            undefined_partitions: undefined.len(),
+            undefined_names: undefined.join(", "),
+            undecided_rows: unread.undecided,
             unknown_rows: unread.unknown,
             unknown_why: unread.reasons.iter().cloned().collect(),
             future_rows: unread.future,
@@ -345,6 +356,13 @@ struct Status {
     zero_pages: u64,
     unwritten_pages: u64,
     zeros_at: String,
+    lost_partitions: usize,
+    lost_names: String,
+    foreign_partitions: usize,
+    foreign_names: String,
+    undefined_partitions: usize,
+    undefined_names: String,
+    undecided_rows: u64,
     unknown_rows: u64,
     unknown_why: Vec<String>,
     future_rows: u64,
@@ -357,6 +375,7 @@ struct Status {
 
 #[derive(IntoPyObject)]
 struct Loss {
+    partition: Option<String>,
     ctid: Option<String>,
     block: u32,
     column: Option<String>,

@@ -1,6 +1,7 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
 from leadline._core import (
+    backups,
     calltrace,
     capture,
     catalog,
@@ -23,6 +24,7 @@ from leadline._core import (
 
 __all__ = [
     "VERSION",
+    "backups",
     "calltrace",
     "capture",
     "catalog",

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.datadir import Remark
 
-__all__ = ["PageRun", "PageValues", "backup_list", "backups_in", "informix_page_type", "page_read"]
+__all__ = ["PagePlan", "PageRun", "PageValues", "backup_list", "backups_in", "informix_page_type", "page_read"]
 
 _Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
 
@@ -161,16 +161,46 @@ class PageRunSummary(TypedDict):
     written_again: int
     digests: int
 
+_PageTask = dict[str, Any]  # of JSON; keys that are not known here are passed over
+
+@type_check_only
+class PagePlanAbout(TypedDict):
+    """What a plan has to read, and what it does not: as of PageRunSummary."""
+
+    files: int
+    incremental: int
+    absent: list[str]
+    not_checked: list[NotChecked]
+    backups: list[tuple[str, str]]
+
 @final
-class PageRun:
-    """All pages of files, folders, data directories and backups, looked at by threads of its own; with capture_dir written as tables.
+class PagePlan:
+    """What there is to read in files, folders, data directories and backups, as tasks of up to 64 MB that any process can be given.
 
     key: that of encrypted backups.
     """
 
-    def __new__(
-        cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0, key: str | None = None,
-    ) -> PageRun: ...  # fmt: skip
+    def __new__(cls, paths: list[str], *, block_size: int | None = None, key: str | None = None) -> PagePlan: ...
+    @staticmethod
+    def of_task(task: _PageTask, *, key: str | None = None) -> PagePlan:
+        """What one task reads. Raises what opening its backup raises."""
+
+    def tasks(self) -> list[_PageTask]:
+        """{"files": [{file_id, path, bytes, from, to, ...}]}, or {"backup": PATH, "part": N, ...}; in the order of the files."""
+
+    def about(self) -> PagePlanAbout: ...
+    def write_files(self, capture_dir: str) -> None:
+        """The table page_file of a capture."""
+
+@final
+class PageRun:
+    """All pages of files, folders, data directories and backups, looked at by threads of its own. key: that of encrypted backups."""
+
+    def __new__(cls, paths: list[str], *, block_size: int | None = None, threads: int = 0, key: str | None = None) -> PageRun: ...
+    @staticmethod
+    def of_task(plan: PagePlan, task: _PageTask, folder: str) -> PageRun:
+        """The pages of a task of the plan, in one thread, with their rows in tables below the folder: the same bytes each time."""
+
     def status(self) -> PageRunStatus: ...
 
     def take(self, most: int, wait_s: float) -> list[PageProblem] | None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import TypeAlias, TypedDict, final, type_check_only
 
-__all__ = ["RowScan", "Tables", "ValueTexts", "built_in_types", "database_names"]
+__all__ = [
+    "RowScan", "Tables", "ValueTexts", "built_in_types", "database_names", "files_of_catalogs", "files_of_database", "files_of_table",
+]  # fmt: skip
 
 _AsOf: TypeAlias = tuple[int, bool] | tuple[int, int, bool]
 """Rows as they were: the last transaction that counts; or microseconds since 2000, and the oldest transaction whose time is known. And
@@ -24,8 +26,10 @@ class RowsDescription(TypedDict):
 
 @type_check_only
 class Loss(TypedDict):
-    """A page, row or value that could not be read. ctid: None of a whole page; column: None of a whole row."""
+    """A page, row or value that could not be read. partition: of a partitioned table, where it is. ctid: None of a whole page; column: None
+    of a whole row."""
 
+    partition: str | None
     ctid: str | None
     block: int
     column: str | None
@@ -37,9 +41,11 @@ class RowsStatus(TypedDict):
 
     invalid_values: printed as bytes, or labels of enums that are lost. missing_blocks: in the middle; cut_off_blocks: at the end, and what
     knows of them. empty_pages: of only zeros; zero_pages: those before pages in use, unwritten_pages: the same where the server did not
-    stop; zeros_at: the first of these. unknown_rows: given, though nothing tells whether they are visible, and unknown_why.
-    future_rows: given, of transactions later than the next one. toast_checksums: pages that values were taken from.
-    catalog_damage: one line each.
+    stop; zeros_at: the first of these. lost_partitions: their files are gone; foreign_partitions: another server has their rows;
+    undefined_partitions: the catalog has not all of their columns; and their names. undecided_rows: given, though a value that a condition
+    needs is lost. unknown_rows: given, though nothing tells whether they are visible, and unknown_why. future_rows: given, of transactions
+    later than the next one.
+    toast_checksums: pages that values were taken from. catalog_damage: one line each.
     """
 
     block: int
@@ -59,6 +65,13 @@ class RowsStatus(TypedDict):
     zero_pages: int
     unwritten_pages: int
     zeros_at: str
+    lost_partitions: int
+    lost_names: str
+    foreign_partitions: int
+    foreign_names: str
+    undefined_partitions: int
+    undefined_names: str
+    undecided_rows: int
     unknown_rows: int
     unknown_why: list[str]
     future_rows: int
@@ -83,9 +96,11 @@ class RowScan:
         database: str | None = None,
         dead: bool = False,
         columns: list[str] | None = None,
+        conditions: str | None = None,
+        limit: int | None = None,
     ) -> RowScan:
         """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too. columns: only
-        these, in this order."""
+        these, in this order. conditions: only rows of which these are true, as SQL writes them. limit: only so many rows."""
 
     @staticmethod
     def of_given(
@@ -156,6 +171,19 @@ class ValueTexts:
 
     def text(self, oid: int, value: bytes) -> str | None:
         """A value of the type with this OID, without a length word, as the server prints it; None when it is none of its type."""
+
+_File: TypeAlias = tuple[int, int, int]
+"""Tablespace, database (0: shared by all) and number."""
+
+def files_of_catalogs(data_dir: str) -> list[_File]:
+    """Files of the catalogs of all databases, as far as pg_class can be read. Raises as database_names does."""
+
+def files_of_table(data_dir: str, table: str | None, database: str | None = None) -> tuple[list[_File], bool]:
+    """Files of a table, its partitions and their TOAST tables; and whether no others may be needed, as the catalog is not damaged.
+    Raises as RowScan does."""
+
+def files_of_database(data_dir: str, database: str) -> tuple[list[_File], bool]:
+    """The same of all relations with rows of a database."""
 
 def database_names(data_dir: str) -> list[tuple[str, bool, int]]:
     """The databases of a data directory: name, whether it is a template, and OID. Where the catalog that lists them is lost, their names

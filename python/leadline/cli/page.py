@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.backup_options import key_file
 from leadline.cli.forms import form, printed
 from leadline.cli.recorded import summarise
+from leadline.figures import count
 from leadline.output import to_json
 
 if TYPE_CHECKING:
@@ -18,16 +20,11 @@ if TYPE_CHECKING:
     from leadline.files.pages import Place
     from leadline.files.pages.run import Pages
 
+ENGINES = ["threads", "ray"]  # as leadline.files.tasks, which is not loaded to print help
 block_size = click.option("--block-size", type=int, metavar="BYTES", help="Page size.  [default: from pg_control or the file]")
 dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a relation on this server (on this host).")
 FORKS = ["main", "fsm", "vm", "init"]
 fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: fork of the relation to read.")
-key_file = click.option(
-    "--key-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Passphrase of an encrypted backup.  [default: PGBACKREST_REPO1_CIPHER_PASS]",
-)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 engine = click.option(
     "--engine", type=click.Choice(["informix"]), help="Read Informix pages (of 2 kB, unless --block-size says otherwise)."
@@ -276,6 +273,8 @@ def _json_list(found: Pages) -> None:
     epilog="""\b
 Examples:
   leadline page scan base/16384 -o pages.leadline
+  leadline page scan /backup/monday -o pages.leadline --resume
+  leadline page scan /shared/main -o /shared/pages.leadline --engine ray
   leadline sql pages.leadline "select kind, count(*) from page group by 1"
   leadline sql pages.leadline "select t_infomask2 & 2047 as natts, count(*)
     from heap_tuple where lp_flags = 1 group by 1\"""",
@@ -283,22 +282,52 @@ Examples:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture directory to create.")
 @force
+@click.option("--resume", is_flag=True, help="Continue a scan of the same paths into DIR: what is done is kept.")
+@click.option(
+    "--engine", type=click.Choice(ENGINES), default="threads", help="Where to read: here, or on a cluster of Ray.  [default: threads]"
+)
 @block_size
 @key_file
 @as_json
-def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | None, key_file: Path | None, as_json: bool) -> None:
+def scan(
+    paths: tuple[Path, ...],
+    output: Path,
+    force: bool,
+    resume: bool,
+    engine: str,
+    block_size: int | None,
+    key_file: Path | None,
+    as_json: bool,
+) -> None:
     """Write the pages of relations, data directories or backups as tables.
 
     The tables are page_file, page, heap_tuple and index_item. DIR is a capture that `leadline sql` can query.
+
+    The work is cut into tasks of up to 64 MB, and each writes files of its own. If the scan is interrupted, --resume does the tasks that
+    are left, and those whose files have changed. With --engine ray (pip install leadline[ray]), the tasks run on the cluster that
+    RAY_ADDRESS names, or else in processes on this host; all nodes need PATH and DIR under the same names.
     """
+    from leadline.errors import LeadlineError
     from leadline.files import condition
     from leadline.files.backup_key import backup_key
-    from leadline.files.pages.run import scan as scan_pages
+    from leadline.files.pages.scan import scan as scan_pages
     from leadline.files.pages.summary import scan_text
     from leadline.progress import TerminalLine
 
-    key = backup_key(key_file)
-    done = scan_pages(list(paths), output, block_size=block_size, overwrite=force, key=key, progress=TerminalLine())
+    if force and resume:
+        raise LeadlineError("usage", "--force and --resume contradict each other", hint="--force begins again, --resume goes on")
+    done = scan_pages(
+        list(paths),
+        output,
+        block_size=block_size,
+        overwrite=force,
+        resume=resume,
+        engine=engine,
+        key=backup_key(key_file),
+        progress=TerminalLine(),
+    )
+    if resume:
+        click.echo(f"{count(done.done_before, 'task')} of {done.tasks} done before", err=True)
     click.echo(to_json(done.summary) if as_json else scan_text(done.summary, output))
     for remark in done.remarks:
         click.echo(condition.text(remark), err=True)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.backup_options import key_file
 from leadline.errors import LeadlineError
 from leadline.output import to_json
 from leadline.units import bytes_of
@@ -39,6 +40,7 @@ Examples:
     "--scratch", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: directory for the copies.  [default: beside DATA_DIR]"
 )
 @click.option("--archive", metavar="DIR", type=click.Path(), help="Directory with the archived WAL of a base backup.")
+@key_file
 @click.option(
     "--restore-command", "command", metavar="CMD", help="Fetch archived WAL with this command, as restore_command does (%f and %p)."
 )
@@ -71,6 +73,7 @@ def command(
     pg_bin: Path | None,
     scratch: Path | None,
     archive: str | None,
+    key_file: Path | None,
     command: str | None,
     to_lsn: str | None,
     to_time: str | None,
@@ -100,6 +103,7 @@ def command(
     --verify changes nothing in DATA_DIR. It needs disk space for two copies, and the server's binaries. Exit code 1: the copies differ.
     """
     from leadline.files import recovery
+    from leadline.files.backup_key import backup_key
     from leadline.files.recovery_target import target_of
     from leadline.progress import TerminalLine
 
@@ -121,7 +125,8 @@ def command(
         notes = target.notes
 
         def work() -> Any:
-            return recovery.restore(data_dir, archive, command, target, memory, threads, dry_run=dry_run, line=TerminalLine())
+            key = backup_key(key_file)
+            return recovery.restore(data_dir, archive, command, target, memory, threads, key=key, dry_run=dry_run, line=TerminalLine())
     else:
 
         def work() -> Any:

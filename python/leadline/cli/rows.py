@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.backup_options import based_on, key_file
 from leadline.cli.forms import form
 from leadline.output import PART, print_json_list, stopped_at, to_json, to_table
 
@@ -33,8 +34,10 @@ Examples:
   leadline rows /var/lib/postgresql/18/main public.orders
   leadline rows DATA_DIR orders --database shop --dead
   leadline rows DATA_DIR orders --columns id,total --limit 10
+  leadline rows DATA_DIR orders --where "paid is null" -o open.csv
   leadline rows DATA_DIR orders -o orders.parquet
   leadline rows base/16384/16402 --json
+  leadline rows /backup/monday orders
   leadline rows public.orders --dsn postgres:///shop""",
 )
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
@@ -42,11 +45,14 @@ Examples:
 @click.option("--database", metavar="NAME", help="Database of REL.  [default: the only one that is not a template]")
 @click.option("--dsn", metavar="DSN", help="Read PATH as the name of a table on this server (on this host).")
 @click.option("--columns", metavar="A,B", callback=_names, help="Only these columns, in this order; quote names with commas.")
+@click.option("--where", "conditions", metavar="CONDITIONS", help="Only rows for which this is true, as in SQL: a > 1 and b is not null.")
 @click.option("--dead", is_flag=True, help="Also print dead row versions. Adds the columns ctid and status.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
 @force
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N rows.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print or write at most N rows: the first ones.")
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use with -o and --csv.  [default: one per CPU]")
+@based_on
+@key_file
 @form()
 def command(
     path: Path,
@@ -54,108 +60,121 @@ def command(
     database: str | None,
     dsn: str | None,
     columns: list[str] | None,
+    conditions: str | None,
     dead: bool,
     output: Path | None,
     force: bool,
     limit: int | None,
     threads: int | None,
+    bases: tuple[Path, ...],
+    key_file: Path | None,
     form: str | None,
 ) -> int:
     """Print the rows of a table from its files, dead rows too.
 
     No server is needed. PATH is a data directory of PostgreSQL 13 to 18 and REL is a
-    table in it, [SCHEMA.]TABLE; or PATH is the file of the table. Columns are read from the
+    table in it, [SCHEMA.]TABLE, which may be a partitioned one; or PATH is the file of a table. PATH may also be a backup: tar archives of
+    pg_basebackup, or a backup of pgBackRest, barman or WAL-G (see leadline page check); rows are as its files have them, before a server
+    replays the WAL. Columns are read from the
     catalog in the data directory. Values are printed as the server prints them. Changes that a running server has only
     in its buffers cannot be seen: run CHECKPOINT to write them. With --dsn, leadline asks the server only for the path of the table.
     With --csv, values are as COPY writes them.
+    --where takes COLUMN = VALUE (also <> < <= > >=), COLUMN IS NULL and COLUMN IS NOT NULL, joined by AND; texts compare by their bytes.
     Exit code 0: the whole table was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
     """
     from leadline._core.rows import RowScan
     from leadline.book.recorder import current
     from leadline.errors import LeadlineError
-    from leadline.files import condition, row_losses, unreadable
+    from leadline.files import backup_rows, row_losses, unreadable
+    from leadline.files.backup_key import backup_key
     from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
 
-    if limit and (output or form == "csv"):
-        raise LeadlineError("usage", f"--limit cannot be combined with {'-o' if output else '--csv'}")
     if dsn is not None:
         if relation or database:
             raise LeadlineError("usage", "--dsn takes only the name of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
-        from leadline.files.pages.relation import place_in_server
+        from leadline.files.pages.relation import table_in_server
 
-        path = place_in_server(dsn, str(path)).path
-    scan = RowScan(str(path), relation=relation, database=database, dead=dead, columns=columns)
-    about = scan.describe()
-    printed = [name for name, _ in about["columns"]]
-    around = condition.of(str(path))
-    if output:
-        make_room(output, overwrite=force)
-        beside = unreadable.place(output)
-        make_room(beside, overwrite=force)
-        current().artifact("rows", output)
-        line = TerminalLine()
-
-        def progress(done: int, blocks: int) -> None:
-            line.share(done, blocks, f"{done} of {blocks} blocks")
-
-        try:
-            exported, as_text = scan.export(str(output), threads or threads_here(), progress)
-        finally:
-            line.done()
-        status = scan.status()
-        made: dict[str, Any] = {"relation": about["relation"], "rows": exported, "file": str(output), "as_text": as_text}
-        made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
-        made |= {**status, "notes": around["remarks"] if around else []}
-        unreadable.write(beside, status["unreadable"])
-        if as_text and not form:
-            those = ", ".join(as_text)
-            click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
-        current().summary(f"{exported} rows of {about['relation']}")
-        click.echo(to_json(made) if form else f"{exported} rows of {about['relation']} written to {output}")
-        if status["unreadable"] and not form:
-            click.echo(f"{beside} lists the data that could not be read")
-    elif form == "csv":
-        _print_csv(scan, threads or threads_here())
-    elif form == "json":
-        found = (_as_dict(names + printed, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
-        print_json_list(chain(found, unreadable.as_rows(scan)))
-    else:
+        path, relation, database = table_in_server(dsn, str(path))
+    with backup_rows.opened(path, bases, backup_key(key_file)) as source:
+        source.need_table(relation, database)
+        scan = RowScan(
+            str(source.data_dir), relation=relation, database=database, dead=dead, columns=columns, conditions=conditions, limit=limit
+        )
+        about = scan.describe()
+        printed = [name for name, _ in about["columns"]]
+        around = source.condition()
         count = 0
-        for names, rows in _batches(scan, limit):
-            click.echo(to_table(names + printed, rows))
-            count += len(rows)
-        if text := stopped_at(limit, count):
+        if output:
+            make_room(output, overwrite=force)
+            beside = unreadable.place(output)
+            make_room(beside, overwrite=force)
+            current().artifact("rows", output)
+            line = TerminalLine()
+
+            def progress(done: int, blocks: int) -> None:
+                line.share(done, blocks, f"{done} of {blocks} blocks")
+
+            try:
+                exported, as_text = scan.export(str(output), threads or threads_here(), progress)
+            finally:
+                line.done()
+            status = scan.status()
+            made: dict[str, Any] = {"relation": about["relation"], "rows": exported, "file": str(output), "as_text": as_text}
+            made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
+            made |= {**status, "notes": around["remarks"] if around else [], "unread_files": source.lost}
+            unreadable.write(beside, status["unreadable"])
+            if as_text and not form:
+                those = ", ".join(as_text)
+                click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
+            current().summary(f"{exported} rows of {about['relation']}")
+            click.echo(source.named(to_json(made)) if form else f"{exported} rows of {about['relation']} written to {output}")
+            if status["unreadable"] and not form:
+                click.echo(f"{beside} lists the data that could not be read")
+            count = exported
+        elif form == "csv":
+            count = _print_csv(scan, threads or threads_here())
+        elif form == "json":
+            found = (_as_dict(names, names + printed, row, dead=dead) for names, rows in _batches(scan) for row in rows)
+            print_json_list(chain(found, unreadable.as_rows(scan)))
+        else:
+            for names, rows in _batches(scan):
+                click.echo(to_table(names + printed, rows))
+                count += len(rows)
+        if form != "json" and (text := stopped_at(limit, count)):
             click.echo(text, err=True)
-    status = scan.status()
-    for said in row_losses.lines(about, status, around):
-        click.echo(said, err=True)
-    return OUTCOME_FINE if row_losses.is_whole(status) else OUTCOME_FINDINGS
+        status = scan.status()
+        for said in row_losses.lines(about, status, around):
+            click.echo(source.named(said), err=True)
+        for said in source.lines():
+            click.echo(said, err=True)
+        return OUTCOME_FINE if row_losses.is_whole(status) and not source.lost else OUTCOME_FINDINGS
 
 
-def _print_csv(scan: RowScan, threads: int) -> None:
-    """By way of a file, as the server's COPY would write it: whether the columns ctid and status are needed is known at the end."""
+def _print_csv(scan: RowScan, threads: int) -> int:
+    """By way of a file, as the server's COPY would write it: whether the columns ctid and status are needed is known at the end. How many
+    rows there are."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="leadline-") as directory:
         file = Path(directory, "rows.csv")
-        scan.export(str(file), threads, None)
+        count, _ = scan.export(str(file), threads, None)
         with file.open("rb") as made:
             while part := made.read(PART):
                 click.echo(part, nl=False)
+    return count
 
 
-def _batches(scan: RowScan, limit: int | None) -> Iterator[tuple[list[str], list[list[str | None]]]]:
+def _batches(scan: RowScan) -> Iterator[tuple[list[str], list[list[str | None]]]]:
     """Some rows, and the names of what stands before their columns."""
-    names, waiting, left = scan.provenance(), list[list[str | None]](), limit
-    while left != 0 and (rows := scan.rows(BATCH)) is not None:
+    names, waiting = scan.provenance(), list[list[str | None]]()
+    while (rows := scan.rows(BATCH)) is not None:
         if waiting and scan.provenance() != names:
             yield names, waiting
             waiting = []
         names = scan.provenance()
-        waiting += rows[:left]
-        left = None if left is None else max(left - len(rows), 0)
+        waiting += rows
         while len(waiting) >= BATCH:
             yield names, waiting[:BATCH]
             del waiting[:BATCH]
@@ -163,9 +182,10 @@ def _batches(scan: RowScan, limit: int | None) -> Iterator[tuple[list[str], list
         yield names, waiting
 
 
-def _as_dict(names: list[str], row: list[str | None], *, dead: bool) -> dict[str, str | None]:
-    """A row whose status is known needs none, unless dead ones are among them."""
+def _as_dict(beside: list[str], names: list[str], row: list[str | None], *, dead: bool) -> dict[str, str | None]:
+    """A row whose status is known needs none, unless dead ones are among them. `beside`: what stands before the columns."""
     found = dict(zip(names, row))
-    if not dead and len(names) > 1 and names[1].lstrip("_") == "status" and row[1] != "unknown":
-        del found[names[1]]
+    for name in beside if not dead else ():
+        if name.lstrip("_") == "status" and found[name] != "unknown":
+            del found[name]
     return found

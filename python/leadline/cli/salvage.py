@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.backup_options import based_on, key_file
 
 if TYPE_CHECKING:
+    from leadline.files.backup_rows import Source
     from leadline.files.salvage.salvage import Database
 
 SHOWN = 20  # of what could not be written
@@ -59,6 +61,8 @@ Examples:
 @click.option("--dead", is_flag=True, help="Write dead row versions, too: into DIR/DATABASE/dead, with xmin, xmax and status.")
 @click.option("--as-of", "moment", metavar="XID|TIME", help="Write rows as they were after this transaction, or at this time of commit.")
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
+@based_on
+@key_file
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     data_dir: Path,
@@ -72,12 +76,15 @@ def command(
     dead: bool,
     moment: str | None,
     threads: int | None,
+    bases: tuple[Path, ...],
+    key_file: Path | None,
     force: bool,
     as_json: bool,
 ) -> int:
     """Bring a dead cluster's data home: SQL, and a file per table.
 
-    No server is needed. DATA_DIR is a data directory of PostgreSQL 13 to 18 that no server starts on any more. leadline writes
+    No server is needed. DATA_DIR is a data directory of PostgreSQL 13 to 18 that no server starts on any more, or a backup (as leadline
+    rows reads it; its files take room in TMPDIR meanwhile). leadline writes
     schema.sql, constraints.sql and a file of rows for each table; psql loads them into a new server. What cannot be read or
     written is named, with the reason, in DIR/manifest.json. Rows that are not whole, or of which nothing tells whether they are
     visible, are not loaded: they are in DIR/DATABASE/doubtful. Passwords are not written. If the WAL is there, run leadline
@@ -88,7 +95,8 @@ def command(
 
     from leadline.book.recorder import current
     from leadline.errors import LeadlineError
-    from leadline.files import condition
+    from leadline.files import backup_rows, condition
+    from leadline.files.backup_key import backup_key
     from leadline.files.salvage import as_of, given
     from leadline.files.salvage.data import Wanted
     from leadline.files.salvage.salvage import GLOBALS, MANIFEST, Help, salvage
@@ -100,34 +108,38 @@ def command(
     if (template_database or matches) and template is None:
         raise LeadlineError("usage", "--template-database and --match need --template")
     told = Help(template, template_database, matches, given.read(columns_of) if columns_of else [])
-    around = condition.of(str(data_dir))
-    stopped = around is not None and around["server"] == "stopped"
-    then = as_of.resolve(moment, data_dir) if moment else None
-    wanted = Wanted(form, threads or threads_here(), stopped, dead, then)
-    make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
-    current().artifact("salvage", output)
-    line = TerminalLine()
+    with backup_rows.opened(data_dir, bases, backup_key(key_file)) as source:
+        source.need_databases(list(databases), all_files=template is not None or columns_of is not None)
+        around = source.condition()
+        stopped = around is not None and around["server"] == "stopped"
+        then = as_of.resolve(moment, source.data_dir) if moment else None
+        wanted = Wanted(form, threads or threads_here(), stopped, dead, then)
+        make_room(output, overwrite=force, marks=(GLOBALS, MANIFEST))
+        current().artifact("salvage", output)
+        line = TerminalLine()
 
-    def progress(table: str, done: int, blocks: int) -> None:
-        line.share(done, blocks, f"{table}: {done} of {blocks} blocks")
+        def progress(table: str, done: int, blocks: int) -> None:
+            line.share(done, blocks, f"{table}: {done} of {blocks} blocks")
 
-    try:
-        found = salvage(data_dir, output, databases, wanted, progress, told)
-    finally:
-        line.done()
-    rows = sum(each.rows for each in found)
-    current().summary(f"{rows} rows of {len(found)} databases")
-    if as_json:
-        made: dict[str, Any] = {"folder": str(output), "databases": [asdict(each) for each in found]}
-        click.echo(to_json(made | {"notes": around["remarks"] if around else []}))
-    else:
-        for remark in around["remarks"] if around else []:
-            click.echo(condition.text(remark), err=True)
-        _print(found, output, GLOBALS, MANIFEST)
-    return OUTCOME_FINE if all(each.is_whole for each in found) else OUTCOME_FINDINGS
+        try:
+            found = salvage(source, output, databases, wanted, progress, told)
+        finally:
+            line.done()
+        rows = sum(each.rows for each in found)
+        current().summary(f"{rows} rows of {len(found)} databases")
+        if as_json:
+            made: dict[str, Any] = {"folder": str(output), "databases": [asdict(each) for each in found], "unread_files": source.lost}
+            click.echo(source.named(to_json(made | {"notes": around["remarks"] if around else []})))
+        else:
+            for remark in around["remarks"] if around else []:
+                click.echo(condition.text(remark), err=True)
+            for said in source.lines():
+                click.echo(said, err=True)
+            _print(found, source, output, GLOBALS, MANIFEST)
+        return OUTCOME_FINE if all(each.is_whole for each in found) and not source.lost else OUTCOME_FINDINGS
 
 
-def _print(found: list[Database], output: Path, roles: str, manifest: str) -> None:
+def _print(found: list[Database], source: Source, output: Path, roles: str, manifest: str) -> None:
     for each in found:
         click.echo(f"{each.database}: {each.objects:,} objects, {each.rows:,} rows of {len(each.tables):,} tables")
         troubles = [f"the catalog is damaged: {text}" for text in each.catalog_losses]
@@ -135,7 +147,7 @@ def _print(found: list[Database], output: Path, roles: str, manifest: str) -> No
         troubles += [f"{table.table}: {text}" for table in each.tables for text in table.losses]
         troubles += [f"{table.table}: {table.doubtful:,} rows are in {table.doubtful_file}" for table in each.tables if table.doubtful]
         for text in troubles[:SHOWN]:
-            click.echo(f"  {text}")
+            click.echo(source.named(f"  {text}"))
         if len(troubles) > SHOWN:
             click.echo(f"  and {len(troubles) - SHOWN:,} more in {output / manifest}")
     if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from leadline.cli import force
+from leadline.cli.backup_options import key_file
 from leadline.cli.forms import form, printed
 from leadline.output import more_than, print_json_parts, to_json, to_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from leadline._core.wal import StatsRow
     from leadline.files.server import ServerFiles
 
@@ -28,6 +32,20 @@ def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
         return command
 
     return add
+
+
+def _in_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the directory of the WAL in place of a tar archive, a backup or an encrypted archive."""
+
+    @functools.wraps(command)
+    def with_source(path: str, key_file: Path | None, **more: Any) -> Any:
+        from leadline.files import wal_source
+        from leadline.files.backup_key import backup_key
+
+        with wal_source.opened(path, backup_key(key_file), more.get("start"), more.get("end")) as place:
+            return command(place, **more)
+
+    return with_source
 
 
 def _time(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
@@ -90,8 +108,9 @@ Examples:
 def command() -> None:
     """Read PostgreSQL WAL: what is in it and what it costs.
 
-    PATH is a data directory, its pg_wal, a WAL archive (also compressed: gzip, lz4, zstd, bzip2) or one segment, of PostgreSQL 13 to 18. No
-    server is needed. WAL identifies relations by file number: select pg_relation_filepath('name').
+    PATH is a data directory, its pg_wal, a WAL archive (also compressed: gzip, lz4, zstd, bzip2; of pgBackRest also encrypted), one
+    segment, or tar archives of pg_basebackup, of PostgreSQL 13 to 18. No server is needed. WAL identifies relations by file number:
+    select pg_relation_filepath('name').
 
     SERVER is a running server on this host: a connection string or a pid. leadline reads its WAL files up to the last record on
     disk. With a connection string, you can give relations by name, and `stats --by relation` prints names.
@@ -110,7 +129,9 @@ Examples:
 @RANGE
 @FILTER
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
+@key_file
 @FORM
+@_in_place
 def show(path: str, limit: int | None, form: str | None, **wish: Any) -> None:
     """Print records in readable form, in WAL order."""
     from leadline.files.wal import ending_text, parts, wish_of
@@ -162,7 +183,9 @@ Examples:
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print only the N largest.")
 @THREADS
+@key_file
 @FORM
+@_in_place
 def stats(path: str, by: str, limit: int | None, threads: int | None, form: str | None, **wish: Any) -> None:
     """Sum records, bytes and page images, largest first.
 
@@ -260,18 +283,22 @@ Examples:
 )
 @force
 @THREADS
+@key_file
 @JSON
-def export(path: str, out: str, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:
+def export(path: str, out: str, force: bool, threads: int | None, key_file: Path | None, as_json: bool, **wish: Any) -> None:
     """Write records and block references as tables of a capture.
 
     The tables are wal_record and wal_block, for `leadline sql` and any Parquet reader.
     """
+    from leadline.files import wal_source
+    from leadline.files.backup_key import backup_key
     from leadline.files.wal import export as write
     from leadline.files.wal import threads_here, wish_of
 
-    wanted = wish_of(path, **wish)[0]
-    made = write(wanted, out, overwrite=force, threads=threads or threads_here())
-    _tell_damage(wanted.path)
+    with wal_source.opened(path, backup_key(key_file), wish["start"], wish["end"]) as place:
+        wanted = wish_of(place, **wish)[0]
+        made = write(wanted, out, named=path if place != path else wanted.path, overwrite=force, threads=threads or threads_here())
+        _tell_damage(wanted.path)
     if as_json:
         click.echo(to_json(made))
         return
@@ -293,7 +320,9 @@ Examples:
 @click.argument("block", type=click.IntRange(0, 2**32 - 1))
 @RANGE
 @click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), default="main", help="Fork of the relation.  [default: main]")
+@key_file
 @FORM
+@_in_place
 def history(path: str, relation: str, block: int, form: str | None, **wish: Any) -> None:
     """List every change to a page: LSN, transaction, time, what changed.
 
@@ -366,9 +395,18 @@ Examples:
 @click.option("-o", "output", metavar="FILE", type=click.Path(), required=True, help="File to write; after 1 GB it continues in FILE.1.")
 @force
 @THREADS
+@key_file
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def apply(
-    file: str, wal: str, lsn: str, block: int | None, output: str, force: bool, threads: int | None, as_json: bool
+    file: str,
+    wal: str,
+    lsn: str,
+    block: int | None,
+    output: str,
+    force: bool,
+    threads: int | None,
+    key_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Roll one relation file forward to an LSN, from a backup and the WAL.
 
@@ -377,9 +415,12 @@ def apply(
     and pg_xact stay as they are in the backup.
     """
     from leadline.book.recorder import current
+    from leadline.files import wal_source
+    from leadline.files.backup_key import backup_key
     from leadline.files.recovery import relation_at
 
-    made = relation_at(file, wal, lsn, output, block, threads, force=force)
+    with wal_source.opened(wal, backup_key(key_file), None, lsn) as place:
+        made = relation_at(file, place, lsn, output, block, threads, force=force)
     current().artifact("relation file", output)
     if as_json:
         click.echo(to_json({"output": output, "file": file, "block": block, "lsn": lsn} | made))
@@ -401,7 +442,9 @@ Examples:
 @RANGE
 @click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
+@key_file
 @FORM
+@_in_place
 def inval(path: str, limit: int | None, form: str | None, **wish: Any) -> None:
     """List cache invalidation messages per transaction: which DDL invalidated what.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leadline._core import replay
 from leadline._core.datadir import condition
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.files import usable
+from leadline.files import usable, wal_source
 from leadline.files.recovery_target import RecoveryTarget
 from leadline.files.wal import threads_here
 from leadline.progress import TerminalLine
@@ -54,13 +54,18 @@ def restore(
     memory: int | None,
     threads: int | None,
     *,
+    key: str | None,
     dry_run: bool,
     line: TerminalLine,
 ) -> Report:
-    """A base backup. archive: a directory; or else command, as the server's restore_command, whose files are kept until the end."""
+    """A base backup. archive: a directory, a tar archive, or a directory that pgBackRest encrypted with `key`; or else command, as the
+    server's restore_command, whose files are kept until the end."""
     with _owner_of(path), _told(line) as tell, ExitStack() as stack:
         _check(path)
-        directory = archive or stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
+        if archive:
+            directory = stack.enter_context(wal_source.opened(archive, key))
+        else:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
         return replay.restore(
             path,
             archive=str(Path(directory).absolute()),
@@ -111,9 +116,7 @@ def page_at(data_dir: str, file: str, block: int, lsn: str, output: str, threads
     return made
 
 
-def relation_at(
-    file: str, wal: str, lsn: str, output: str, block: int | None, threads: int | None, *, force: bool
-) -> RelationAt:
+def relation_at(file: str, wal: str, lsn: str, output: str, block: int | None, threads: int | None, *, force: bool) -> RelationAt:
     """Writes the file, under another name until it is whole. Raises LeadlineError."""
     path = Path(output)
     make_room(path, overwrite=force)
@@ -178,17 +181,29 @@ def _owner_of(path: str) -> Iterator[None]:
         yield
         return
     groups = os.getgroups()
+    above = [*reversed(Path(path).absolute().parents), *reversed(Path(path).resolve().parents)]
     # The saved id stays root's, to come back to. The real one is the owner's: its server may then see that this process is alive, and
     # does not start.
     os.setgroups([about.st_gid])
     os.setresgid(about.st_gid, about.st_gid, 0)
     os.setresuid(about.st_uid, about.st_uid, 0)
     try:
+        _reach(Path(path), above)
         yield
     finally:
         os.setresuid(0, 0, 0)
         os.setresgid(0, 0, 0)
         os.setgroups(groups)
+
+
+def _reach(path: Path, above: Sequence[Path]) -> None:
+    """Raises LeadlineError where root may go and the owner of the files may not. above: the directories on the way, from the root down."""
+    try:
+        path.stat()
+    except PermissionError as e:
+        closed = next((directory for directory in above if not os.access(directory, os.X_OK)), path)
+        detail = f"leadline recovers as the owner of the files, uid {os.geteuid()}, who may not enter {closed}"
+        raise LeadlineError("rights", "the owner of the data directory cannot reach it", detail, f"chmod o+x {closed}", str(path)) from e
 
 
 def text(report: Report, *, dry_run: bool) -> str:

@@ -18,6 +18,9 @@ UNLOGGED = {
 }
 # What is counted in the status: of which things, and what is so of them. The result is then less than the table, or not certain.
 LOSSES = {
+    "lost_partitions": ("partition", "missing with all rows in them, because their files are: {lost_names}"),
+    "foreign_partitions": ("partition", "left out, because another server has the rows of foreign tables: {foreign_names}"),
+    "undefined_partitions": ("partition", "left out, because the catalog does not have all of their columns: {undefined_names}"),
     "missing_blocks": ("block", "missing from the middle of the table, with all rows in them"),
     "cut_off_blocks": ("block", "missing from the end of the table, by {cut_off_by}"),
     "gone_blocks": ("block", "gone, so rows may be missing: the file was truncated while it was being read"),
@@ -25,6 +28,7 @@ LOSSES = {
     "torn_pages": ("torn page", "skipped: the server was writing them each time they were read"),
     "wrong_checksums": ("page", "with a wrong checksum; the rows in them are printed as stored"),
     "toast_checksums": ("TOAST page", "with a wrong checksum; the values in them are printed as stored"),
+    "undecided_rows": ("row", "in the result although a value that the condition needs could not be read"),
     "unknown_rows": ("row", "of unknown status: whether they are visible is not known"),
     "future_rows": ("row", "of transactions later than the next one: a server does not show them"),
     "unread_pages": ("page", "could not be read; run leadline page check for details"),

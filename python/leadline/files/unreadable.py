@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leadline._core.rows import Loss, RowScan, RowsStatus
 
-COLUMNS = ("ctid", "block", "column", "reason")
+OF_TABLE = ("ctid", "block", "column", "reason")
+OF_PARTITIONED = ("partition", *OF_TABLE)
 SHOWN = 20
 
 
@@ -25,8 +26,8 @@ def write(path: Path, losses: list[Loss]) -> None:
 
     try:
         if losses:
-            rows = ([loss["ctid"], loss["block"], loss["column"], loss["reason"]] for loss in losses)
-            path.write_text("".join(to_csv(COLUMNS, rows)))
+            names = OF_PARTITIONED if any(loss["partition"] for loss in losses) else OF_TABLE
+            path.write_text("".join(to_csv(names, ([dict(loss)[name] for name in names] for loss in losses))))
         else:
             path.unlink(missing_ok=True)
     except OSError as e:
@@ -36,14 +37,15 @@ def write(path: Path, losses: list[Loss]) -> None:
 def as_rows(scan: RowScan) -> Iterator[dict[str, Any]]:
     """Behind the rows in JSON: ctid, column and `unreadable`, the reason. Asked for when all rows were read."""
     for loss in scan.status()["unreadable"]:
-        yield {"ctid": loss["ctid"], "block": loss["block"], "column": loss["column"], "unreadable": loss["reason"]}
+        partition = {"partition": loss["partition"]} if loss["partition"] else {}
+        yield {**partition, "ctid": loss["ctid"], "block": loss["block"], "column": loss["column"], "unreadable": loss["reason"]}
 
 
 def lines(status: RowsStatus) -> Iterator[str]:
     """For people."""
     losses = status["unreadable"]
     for loss in losses[:SHOWN]:
-        where = loss["ctid"] or f"block {loss['block']}"
-        yield f"unreadable: {where}{' ' + loss['column'] if loss['column'] else ''}: {loss['reason']}"
+        where = filter(None, (loss["partition"], loss["ctid"] or f"block {loss['block']}", loss["column"]))
+        yield f"unreadable: {' '.join(where)}: {loss['reason']}"
     if (more := len(losses) + status["unreadable_left_out"] - SHOWN) > 0:
         yield f"unreadable: {more:,} more: with -o FILE they are listed beside it"

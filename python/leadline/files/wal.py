@@ -164,8 +164,9 @@ def ending_text(ending: Ending) -> str | None:
     return None if ending["end_lsn"] is None else f"the WAL ends at {ending['end_lsn']}: {ending['why']}"
 
 
-def export(wish: Wish, out: str, *, overwrite: bool, threads: int) -> dict[str, Any]:
-    """Writes the records as a capture; gives its manifest and as `capture` its directory. What a failure leaves is marked `failed`."""
+def export(wish: Wish, out: str, *, named: str, overwrite: bool, threads: int) -> dict[str, Any]:
+    """Writes the records as a capture, of the WAL at `named`; gives its manifest and as `capture` its directory. What a failure leaves is
+    marked `failed`."""
     from pathlib import Path
 
     from leadline.capture.directory import new_capture
@@ -175,9 +176,9 @@ def export(wish: Wish, out: str, *, overwrite: bool, threads: int) -> dict[str, 
     log = wish.open()
     about = log.describe()
     with new_capture(Path(out), overwrite=overwrite) as directory:
-        place = os.path.realpath(wish.path)
+        place = os.path.realpath(named)
         target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place, **about})
-        making = Making(directory, target, wish._asdict() | {"threads": threads})
+        making = Making(directory, target, wish._replace(path=named)._asdict() | {"threads": threads})
         making.manifest.probes["wal"] = probe = ProbeState(tier="files")
         with making.from_files() as manifest:
             with Bar(about["bytes"], "exported") as bar:

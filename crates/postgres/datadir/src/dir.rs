@@ -90,6 +90,7 @@ impl DataDir {
     /// When there is none, or none of a known major.
     pub fn open(root: &Path) -> Result<DataDir> {
         let major = major_of(root)?;
+        refuse_pg_probackup(root)?;
         refuse_incremental(root)?;
         let (control, raw) = read_control(root)?;
         let state = ControlState::parse(&raw.bytes)
@@ -192,6 +193,21 @@ impl DataDir {
     }
 }
 
+/// A backup of pg_probackup looks like a data directory, but before each page of a file there is where it belongs, and how it is compressed.
+///
+/// # Errors
+/// That it is one.
+pub fn refuse_pg_probackup(root: &Path) -> Result<()> {
+    let beside = ["backup.control", "backup_content.control"].map(|name| root.join("..").join(name));
+    if root.file_name().is_none_or(|name| name != "database") || !beside.iter().all(|path| path.is_file()) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Unsupported, "this is a backup of pg_probackup, which is not read in place")
+        .detail("its files have pages in a form of their own")
+        .hint("restore it first: pg_probackup restore -D DIR")
+        .at(root))
+}
+
 /// An incremental backup (17 and later) has only those blocks of a relation that changed since another backup, in files of their own.
 fn refuse_incremental(root: &Path) -> Result<()> {
     let path = root.join("backup_label");
@@ -209,8 +225,9 @@ fn refuse_incremental(root: &Path) -> Result<()> {
 /// The major of the data directory at `root`.
 fn major_of(root: &Path) -> Result<u32> {
     let version = root.join("PG_VERSION");
-    if !root.is_dir() && !root.exists() {
-        return Err(Error::new(Kind::NotFound, "no such file or folder").at(root));
+    if !root.is_dir() {
+        // Not there, or below a folder that may not be entered.
+        fs::metadata(root).map_err(|e| Error::reading(root, "the data directory", &e))?;
     }
     if !version.exists() {
         is_in_tar(root).map_or(Ok(()), Err)?;

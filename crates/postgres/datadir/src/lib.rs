@@ -28,7 +28,7 @@ mod tar;
 pub use condition::{Condition, Remark, Server};
 pub use control::{above, read_bytes, read_control, root_above, ControlBytes};
 pub use copied::{Doubt, Original};
-pub use dir::{DataDir, Transactions, DATA_FILE};
+pub use dir::{refuse_pg_probackup, DataDir, Transactions, DATA_FILE};
 pub use ids::{BlockId, RelFile};
 pub use leadline_page::postgres::{is_block_size, is_log_block_size, BLOCK_SIZES, LARGEST_BLOCK_SIZE};
 pub use leadline_page::Lsn;

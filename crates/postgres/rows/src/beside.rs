@@ -14,6 +14,12 @@ pub enum Beside {
     Place,
     /// And its status: there are rows of which it is not known.
     Status,
+    /// Which partition of a partitioned table, and where a row is in it.
+    PlaceInPartition,
+    /// The partition and its status as well.
+    StatusInPartition,
+    /// The partition and all of it.
+    AllInPartition,
     /// Which version of a row it is, and what became of it.
     Version,
     /// All of it, where rows are given that no snapshot sees.
@@ -23,6 +29,7 @@ pub enum Beside {
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
+    Partition,
     Ctid,
     File,
     Block,
@@ -36,6 +43,7 @@ impl Fact {
     /// As in a name of a column.
     fn name(self) -> &'static str {
         match self {
+            Fact::Partition => "partition",
             Fact::Ctid => "ctid",
             Fact::File => "file",
             Fact::Block => "block",
@@ -50,7 +58,7 @@ impl Fact {
     pub(crate) fn oid(self) -> u32 {
         match self {
             Fact::Ctid => 27,
-            Fact::File | Fact::Status => 25,
+            Fact::Partition | Fact::File | Fact::Status => 25,
             Fact::Lp => 23,
             Fact::Block | Fact::Xmin | Fact::Xmax => 26,
         }
@@ -59,11 +67,14 @@ impl Fact {
 
 impl Beside {
     pub(crate) fn facts(self) -> &'static [Fact] {
-        use Fact::{Block, Ctid, File, Lp, Status, Xmax, Xmin};
+        use Fact::{Block, Ctid, File, Lp, Partition, Status, Xmax, Xmin};
         match self {
             Beside::Nothing => &[],
             Beside::Place => &[Ctid],
             Beside::Status => &[Ctid, Status],
+            Beside::PlaceInPartition => &[Partition, Ctid],
+            Beside::StatusInPartition => &[Partition, Ctid, Status],
+            Beside::AllInPartition => &[Partition, Ctid, File, Block, Lp, Xmin, Xmax, Status],
             Beside::Version => &[Ctid, Xmin, Xmax, Status],
             Beside::All => &[Ctid, File, Block, Lp, Xmin, Xmax, Status],
         }
@@ -71,10 +82,10 @@ impl Beside {
 
     /// More, where the status is needed.
     pub(crate) fn for_status(self, is_needed: bool) -> Beside {
-        if is_needed && self == Beside::Place {
-            Beside::Status
-        } else {
-            self
+        match self {
+            Beside::Place if is_needed => Beside::Status,
+            Beside::PlaceInPartition if is_needed => Beside::StatusInPartition,
+            _ => self,
         }
     }
 
@@ -129,5 +140,6 @@ mod tests {
         assert_eq!(Beside::Status.names(&[]), ["ctid", "status"]);
         assert_eq!(Beside::Place.for_status(true), Beside::Status);
         assert_eq!(Beside::All.for_status(true), Beside::All);
+        assert_eq!(Beside::PlaceInPartition.for_status(true).names(&[]), ["partition", "ctid", "status"]);
     }
 }

@@ -18,7 +18,7 @@ use crate::tuple::{deform, Storage, Stored};
 use crate::value;
 use crate::varlena::{self, Varlena};
 use crate::xact::{Status, Xacts};
-use leadline_datadir::{DataDir, DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+use leadline_datadir::{DataDir, RelFile, DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 use leadline_errors::{Error, Kind, Result};
 
 pub use attributes::Attribute;
@@ -31,7 +31,7 @@ use databases::DATABASE;
 const PG_TYPE: u32 = 1247;
 const PG_ATTRIBUTE: u32 = 1249;
 const PG_PROC: u32 = 1255;
-const PG_CLASS: u32 = 1259;
+pub(crate) const PG_CLASS: u32 = 1259;
 const PG_AUTHID: u32 = 1260;
 const PG_DATABASE: u32 = 1262;
 const PG_AMPROC: u32 = 2603;
@@ -54,8 +54,10 @@ const NAMES: [(u32, &str); 12] = [
     (PG_RANGE, "pg_range"),
     (2610, "pg_index"),
 ];
+/// How often a catalog is read whose file is truncated meanwhile.
+const TRIES: u32 = 4;
 /// The first oid of what users make.
-const FIRST_NORMAL_OID: u32 = 16384;
+pub(crate) const FIRST_NORMAL_OID: u32 = 16384;
 
 /// A relation.
 #[derive(Debug, Clone)]
@@ -270,6 +272,16 @@ impl Catalog {
         }
     }
 
+    /// The same with its database and tablespace.
+    pub(crate) fn place(&self, oid: u32, space: u32, relfilenode: u32) -> RelFile {
+        let rel = self.file_number(oid, space, relfilenode);
+        match space {
+            GLOBAL_TABLESPACE => RelFile { spc: space, db: 0, rel },
+            0 => RelFile { spc: self.space, db: self.database, rel },
+            _ => RelFile { spc: space, db: self.database, rel },
+        }
+    }
+
     /// Where relations are, for those who read `pg_class` by themselves: oid, tablespace, number of the file.
     pub(crate) fn know_files(&mut self, files: impl Iterator<Item = (u32, u32, u32)>) {
         for (oid, reltablespace, relfilenode) in files {
@@ -388,46 +400,55 @@ impl Catalog {
             .at(&self.dir.root));
         };
         let storages: Vec<Storage> = layout.iter().map(|a| a.storage).collect();
-        let mut heap = self.heap(relid)?;
         let next = self.dir.transactions.map_or(0, |about| about.next_xid);
-        let xacts = &mut self.xacts;
         let mut found = InCatalog::default();
         let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
-        let passed = heap.each_tuple(self.dir.checksums, |_, _, tuple| {
-            // Most rows of the largest catalog are of other relations: nothing more of them is looked at.
-            if !keep(value::number::u32(tuple.data).unwrap_or(0)) {
-                return;
+        let mut tries = 0;
+        loop {
+            let mut heap = self.heap(relid)?;
+            let xacts = &mut self.xacts;
+            let passed = heap.each_tuple(self.dir.checksums, |_, _, tuple| {
+                // Most rows of the largest catalog are of other relations: nothing more of them is looked at.
+                if !keep(value::number::u32(tuple.data).unwrap_or(0)) {
+                    return;
+                }
+                let mut values = Vec::with_capacity(storages.len());
+                let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
+                let status = xacts.status(&tuple.header);
+                let is_seen = match seen {
+                    Seen::Visible => status.is_shown(),
+                    Seen::Maybe => xacts.may_be_visible(&tuple.header),
+                };
+                if !is_seen {
+                    return;
+                }
+                if whole.is_none() {
+                    found.rows += 1;
+                    return;
+                }
+                let row: Values = places.iter().map(|i| bytes(values[*i])).collect();
+                if status == Status::Unknown {
+                    // The oldest first, as far as numbers that begin again have an order.
+                    let age = tuple.header.t_xmin.wrapping_sub(next.wrapping_add(1 << 31));
+                    doubtful.push(((age, tuple.header.t_xmax == 0), row));
+                } else {
+                    certain.push(row);
+                }
+            })?;
+            if !passed.was_cut {
+                found.passed = passed;
+                break;
             }
-            let mut values = Vec::with_capacity(storages.len());
-            let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
-            let status = xacts.status(&tuple.header);
-            let is_seen = match seen {
-                Seen::Visible => status.is_shown(),
-                Seen::Maybe => xacts.may_be_visible(&tuple.header),
-            };
-            if !is_seen {
-                return;
+            // VACUUM truncates empty blocks at the end: the file as it is now has all rows. One that VACUUM FULL replaced ends empty.
+            tries += 1;
+            if tries == TRIES || self.heap(relid)?.blocks == 0 {
+                return Err(Error::new(Kind::Invalid, "a catalog file was truncated while being read")
+                    .detail("only a part of it was read")
+                    .hint("run the command again")
+                    .at(&heap.path));
             }
-            if whole.is_none() {
-                found.rows += 1;
-                return;
-            }
-            let row: Values = places.iter().map(|i| bytes(values[*i])).collect();
-            if status == Status::Unknown {
-                // The oldest first, as far as numbers that begin again have an order.
-                let age = tuple.header.t_xmin.wrapping_sub(next.wrapping_add(1 << 31));
-                doubtful.push(((age, tuple.header.t_xmax == 0), row));
-            } else {
-                certain.push(row);
-            }
-        })?;
-        if passed.was_cut {
-            return Err(Error::new(Kind::Invalid, "a catalog file was truncated while being read")
-                .detail("only a part of it was read")
-                .hint("run the command again")
-                .at(&heap.path));
+            (found, certain, doubtful) = Default::default();
         }
-        found.passed = passed;
         found.unknown = doubtful.len() as u64;
         self.damage.met(self.called(relid), found);
         // Who takes the last row of several takes one that is known to be visible, or else the newest.
@@ -444,5 +465,85 @@ fn bytes(stored: Stored<'_>) -> Option<Vec<u8>> {
         Stored::Fixed(b) | Stored::Varlena(Varlena::Plain(b)) => Some(b.to_vec()),
         Stored::Varlena(Varlena::Compressed(size, method, packed)) => varlena::unpack(size, method, packed),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::{self, File};
+
+    use super::*;
+
+    const BLOCK: usize = 8192;
+
+    /// A page with one row of one number, frozen.
+    fn page(number: u32) -> Vec<u8> {
+        const TUPLE: usize = BLOCK - 32;
+        let mut page = vec![0; BLOCK];
+        for (at, value) in [(12, 28u16), (14, TUPLE as u16), (16, BLOCK as u16), (18, BLOCK as u16 | 4)] {
+            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        page[24..28].copy_from_slice(&(TUPLE as u32 | 1 << 15 | 28 << 17).to_le_bytes());
+        let tuple = &mut page[TUPLE..];
+        tuple[..4].copy_from_slice(&2u32.to_le_bytes());
+        tuple[18..20].copy_from_slice(&1u16.to_le_bytes());
+        tuple[20..22].copy_from_slice(&0x0b00u16.to_le_bytes());
+        tuple[22] = 24;
+        tuple[24..28].copy_from_slice(&number.to_le_bytes());
+        page
+    }
+
+    /// What a scan of a catalog of 80 blocks says whose file has `lengths[n]` blocks from the first row of pass n on.
+    fn scanned(name: &str, lengths: &[u64]) -> Result<Vec<u32>> {
+        let root = std::env::temp_dir().join(format!("leadline-catalog-{}-{name}", std::process::id()));
+        let path = root.join("base/1").join(PG_ENUM.to_string());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::create_dir_all(root.join("pg_xact")).unwrap();
+        fs::write(&path, [page(7), vec![0; 79 * BLOCK]].concat()).unwrap();
+        let mut catalog = Catalog::of_files(
+            DataDir {
+                root: root.clone(),
+                major: 16,
+                block_size: BLOCK,
+                segment_blocks: 131_072,
+                checksums: false,
+                transactions: None,
+                control_lost: None,
+            },
+            1,
+        );
+        catalog.know_files([(PG_ENUM, 0, PG_ENUM)].into_iter());
+        let layout = [Attribute {
+            attname: "oid".into(),
+            atttypid: 26,
+            attnum: 1,
+            atttypmod: -1,
+            storage: Storage { attlen: 4, attalign: b'i' },
+            attisdropped: false,
+            attgenerated: 0,
+            missing: None,
+            attcompression: 0,
+        }];
+        let passes = Cell::new(0);
+        let rows = catalog.scan(PG_ENUM, &layout, &["oid"], Seen::Visible, |_| {
+            if let Some(blocks) = lengths.get(passes.replace(passes.get() + 1)) {
+                File::options().write(true).open(&path).unwrap().set_len(blocks * BLOCK as u64).unwrap();
+            }
+            true
+        });
+        fs::remove_dir_all(&root).unwrap();
+        Ok(rows?.iter().map(|row| number(&row[0])).collect())
+    }
+
+    #[test]
+    fn a_catalog_that_is_truncated_while_it_is_read_is_read_again() {
+        assert_eq!(scanned("never", &[]).unwrap(), [7]);
+        assert_eq!(scanned("once", &[40]).unwrap(), [7]);
+        // The reader holds 32 blocks: each pass finds less than the one before.
+        assert_eq!(scanned("thrice", &[72, 66, 40]).unwrap(), [7]);
+        for (name, lengths) in [("replaced", [0].as_slice()), ("always", &[75, 70, 65, 60])] {
+            assert_eq!(scanned(name, lengths).unwrap_err().message, "a catalog file was truncated while being read");
+        }
     }
 }

@@ -41,6 +41,17 @@ impl Cell {
     }
 }
 
+/// What a row has of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held<'a> {
+    Null,
+    /// It is older than the attribute.
+    Missing,
+    Plain(&'a [u8]),
+    /// Packed, or stored outside.
+    Far(Varlena<'a>),
+}
+
 /// How values of an attribute are cut out.
 #[derive(Debug)]
 struct Step {
@@ -142,6 +153,27 @@ impl Cells {
         missing.fill(Cell::MISSING);
         self.places.push(place);
         Some(())
+    }
+
+    /// What the row that was cut last has of an attribute.
+    pub(crate) fn last<'p>(&self, page: &'p [u8], layout: &Layout, attribute: usize) -> Held<'p> {
+        let row = self.places.len().saturating_sub(1) * layout.steps.len();
+        let cell = self.cells.get(row + attribute).copied().unwrap_or(Cell::NULL);
+        match cell {
+            Cell::NULL => Held::Null,
+            Cell::MISSING => Held::Missing,
+            _ => match cell.plain(page) {
+                Some(bytes) => Held::Plain(bytes),
+                None => {
+                    page.get(cell.at()..).and_then(varlena::parse).map_or(Held::Null, |(value, _)| Held::Far(value))
+                }
+            },
+        }
+    }
+
+    /// Takes the row back that was cut last.
+    pub(crate) fn take_back(&mut self) {
+        self.places.pop();
     }
 
     /// What was cut out of the page.

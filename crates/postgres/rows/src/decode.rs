@@ -9,6 +9,7 @@ use leadline_page::postgres::{is_new, Header};
 
 use crate::cell::{Place, Value};
 use crate::cells::{Cells, Layout, Rows};
+use crate::filter::{Filter, Verdict};
 use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::losses::Losses;
 use crate::outside::Outside;
@@ -42,6 +43,8 @@ pub struct Unread {
     pub missing: u64,
     /// Pages of only zeros.
     pub zeros: Zeros,
+    /// Rows that are given although a value that a condition needs is lost.
+    pub undecided: u64,
     /// Rows that are given although it is not known whether they are visible.
     pub unknown: u64,
     /// Rows that are given and name transactions that there were not yet.
@@ -68,6 +71,13 @@ impl Unread {
         self
     }
 
+    /// Says of which partition the blocks are that are named so far.
+    pub(crate) fn of_partition(mut self, name: &str) -> Unread {
+        self.zeros.end(name);
+        self.losses.of_partition(name);
+        self
+    }
+
     pub(crate) fn add(&mut self, other: &Unread) {
         self.pages += other.pages;
         self.gone += other.gone;
@@ -78,6 +88,7 @@ impl Unread {
         self.vacuumed += other.vacuumed;
         self.missing += other.missing;
         self.zeros.add(&other.zeros);
+        self.undecided += other.undecided;
         self.unknown += other.unknown;
         self.future += other.future;
         self.reasons.extend(other.reasons.iter().cloned());
@@ -126,6 +137,11 @@ pub(crate) struct Decoder {
     buffer: ReadBuffer,
     second: ReadBuffer,
     unread: Unread,
+    filter: Option<Arc<Filter>>,
+    /// How many rows more it may give; none: all.
+    left: Option<u64>,
+    /// The block behind the one with the last of them.
+    end: Option<u32>,
 }
 
 impl Decoder {
@@ -144,8 +160,27 @@ impl Decoder {
             second: if read_twice { buffer.clone() } else { ReadBuffer::default() },
             buffer,
             unread: Unread::default(),
+            filter: None,
+            left: None,
+            end: None,
             heap,
         }
+    }
+
+    /// The same, which gives only rows of which the filter is true, and no more than so many.
+    pub(crate) fn choosing(mut self, filter: Option<Arc<Filter>>, limit: Option<u64>) -> Decoder {
+        (self.filter, self.left) = (filter, limit);
+        self
+    }
+
+    /// How many rows more it may give.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// The block behind the one with the last row that it may give, when it has given that.
+    pub(crate) fn end(&self) -> Option<u32> {
+        self.end
     }
 
     /// What could not be read so far.
@@ -167,7 +202,7 @@ impl Decoder {
     pub(crate) fn blocks(&mut self, blocks: Range<u32>, sink: &mut impl Sink) -> Result<()> {
         let size = self.heap.block_size;
         let mut block = blocks.start;
-        while block < blocks.end {
+        while block < blocks.end && self.end.is_none() {
             let mut buffer = std::mem::take(&mut self.buffer);
             let wanted = BLOCKS.min((blocks.end - block) as usize) * size;
             let read = self.heap.read(block, &mut buffer[..wanted])?;
@@ -188,7 +223,7 @@ impl Decoder {
             }
             for (i, page) in buffer.chunks_exact_mut(size).take(read).enumerate() {
                 let at = block + i as u32;
-                if self.settle(at, i, page) {
+                if self.end.is_none() && self.settle(at, i, page) {
                     self.page(page, at, sink)?;
                 }
             }
@@ -235,6 +270,9 @@ impl Decoder {
             return Ok(());
         }
         for (lp, item) in items {
+            if self.left == Some(0) {
+                break;
+            }
             let Some(tuple) = Tuple::parse(item) else {
                 self.unread.rows += 1;
                 self.unread.losses.row(block, lp, "its header has impossible values");
@@ -250,8 +288,24 @@ impl Decoder {
                 self.unread.losses.row(block, lp, "its bytes do not match the columns");
                 continue;
             }
+            if let Some(filter) = &self.filter {
+                let held = |attribute| self.cells.last(page, &self.layout, attribute);
+                match filter.verdict(held, &self.relation.types, &mut self.outside)? {
+                    Verdict::Wanted => {}
+                    // Vacuum takes the values of rows that no snapshot sees before the rows.
+                    Verdict::Undecided => self.unread.undecided += u64::from(status.is_shown()),
+                    Verdict::NotWanted => {
+                        self.cells.take_back();
+                        continue;
+                    }
+                }
+            }
+            self.left = self.left.map(|left| left - 1);
             self.unread.unknown += u64::from(status == Status::Unknown);
             self.unread.future += u64::from(self.xacts.is_of_the_future(&tuple.header));
+        }
+        if self.left == Some(0) {
+            self.end = Some(block + 1);
         }
         sink.rows(&mut self.cells.rows(page, &self.layout, &mut self.outside))
     }

@@ -91,6 +91,11 @@ impl Encoding {
         self.unconverted.load(Ordering::Relaxed)
     }
 
+    /// Whether texts are given as they are stored.
+    pub(crate) fn is_utf8(&self) -> bool {
+        matches!(self.number, SQL_ASCII | UTF8)
+    }
+
     /// Counts from zero again.
     pub(crate) fn forget_unconverted(&self) {
         self.unconverted.store(0, Ordering::Relaxed);
@@ -151,7 +156,7 @@ impl Encoding {
 
     /// Adds a text as UTF-8, with U+FFFD for each character that cannot be converted; how many there were.
     fn convert(&self, text: &[u8], out: &mut Buffer) -> u64 {
-        if matches!(self.number, SQL_ASCII | UTF8) {
+        if self.is_utf8() {
             out.put_slice(String::from_utf8_lossy(text).as_bytes());
             return text.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count() as u64;
         }
@@ -196,7 +201,7 @@ impl Encoding {
         }
     }
 
-    /// A name of the catalog.
+    /// A name of the catalog, or another text that is not counted.
     pub(crate) fn name_of(&self, name: &[u8]) -> String {
         let mut out = Buffer::default();
         self.convert(name, &mut out);

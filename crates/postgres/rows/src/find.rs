@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::catalog::{databases, is_loss, number, Catalog, Class, Database};
+use crate::catalog::{databases, is_loss, number, Catalog, Class, Database, Values};
 use crate::encoding::UTF8;
 use crate::names::RelationName;
 use leadline_datadir::{is_in_tar, DataDir, GLOBAL_TABLESPACE};
 use leadline_errors::{Error, Kind, Result};
 
 const PG_INHERITS: u32 = 2611;
+/// Kinds of relations with rows: tables, materialised views, toast tables, sequences.
+pub(crate) const WITH_ROWS: [u8; 4] = [b'r', b'm', b't', b'S'];
 /// Partitions of partitions: no deeper than this.
 const DEEPEST: usize = 64;
 
@@ -101,13 +103,22 @@ fn some<'a>(classes: impl Iterator<Item = &'a Class>) -> Option<String> {
     }
 }
 
-/// The tables that have the rows of a partitioned one, in words.
-fn partitions(catalog: &mut Catalog, of: u32) -> Result<Option<String>> {
-    let rows = catalog.rows(PG_INHERITS, &["inhrelid", "inhparent"])?;
-    let parent: HashMap<u32, u32> = rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
+/// The tables that have the rows of a partitioned one, by their names.
+pub(crate) fn partitions(catalog: &mut Catalog, of: u32) -> Result<Vec<Class>> {
+    // One that is being detached concurrently is none of the table any more.
+    let with_pending = catalog.dir.major >= 14;
+    let columns = ["inhrelid", "inhparent", "inhdetachpending"];
+    let rows = catalog.rows(PG_INHERITS, if with_pending { &columns } else { &columns[..2] })?;
+    let is_attached = |row: &&Values| row.get(2).is_none_or(|pending| number(pending) == 0);
+    let parent: HashMap<u32, u32> =
+        rows.iter().filter(is_attached).map(|row| (number(&row[0]), number(&row[1]))).collect();
     // Damaged rows may name each other.
     let above = |oid| std::iter::successors(Some(oid), |oid| parent.get(oid).copied()).take(DEEPEST);
-    Ok(some(catalog.classes.values().filter(|c| c.has_rows() && above(c.oid).any(|oid| oid == of))))
+    let has_rows = |c: &&Class| c.has_rows() || c.is_foreign();
+    let found = catalog.classes.values().filter(has_rows).filter(|c| above(c.oid).any(|oid| oid == of));
+    let mut found: Vec<Class> = found.cloned().collect();
+    found.sort_by(|a, b| (&a.schema, &a.relname).cmp(&(&b.schema, &b.relname)));
+    Ok(found)
 }
 
 fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
@@ -115,7 +126,7 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
     if name.among(catalog.classes.values(), database).is_empty() {
         catalog.look_for_lost_classes()?;
     }
-    let here = || catalog.classes.values().filter(|c| c.has_rows());
+    let here = || catalog.classes.values().filter(|c| c.has_rows() || c.is_partitioned());
     let mut found = name.among(here(), database);
     if found.len() > 1 {
         // As the default search_path: the catalog first, then public.
@@ -133,23 +144,10 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
                 let kind = match other.relkind {
                     b'v' => "a view",
                     b'i' | b'I' => "an index",
-                    b'p' => "a partitioned table; its partitions store the rows",
                     b'f' => "a foreign table",
                     _ => "a relation without rows",
                 };
-                let error = Error::new(Kind::Usage, format!("{wanted} stores no rows: it is {kind}"));
-                return Err(match (other.relkind, other.oid) {
-                    (b'p', oid) => {
-                        let names = partitions(catalog, oid)?;
-                        error.hint(
-                            names.map_or_else(
-                                || "it has no partitions".into(),
-                                |names| format!("use a partition: {names}"),
-                            ),
-                        )
-                    }
-                    _ => error,
-                });
+                return Err(Error::new(Kind::Usage, format!("{wanted} stores no rows: it is {kind}")));
             }
             let (schema, relname) = name.schema_and_name();
             let near = here()
@@ -261,9 +259,19 @@ fn through_any(dir: &DataDir, all: &[Database]) -> Option<Result<Catalog>> {
 }
 
 impl Class {
-    /// Relations with rows: tables, materialised views, toast tables, sequences.
+    /// Whether it is of a kind that has rows.
     pub(crate) fn has_rows(&self) -> bool {
-        matches!(self.relkind, b'r' | b'm' | b't' | b'S')
+        WITH_ROWS.contains(&self.relkind)
+    }
+
+    /// Its partitions have its rows.
+    pub(crate) fn is_partitioned(&self) -> bool {
+        self.relkind == b'p'
+    }
+
+    /// Another server has its rows.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.relkind == b'f'
     }
 
     fn relfilenode_is(&self, catalog: &Catalog, filenode: u32, global: bool) -> bool {

@@ -1,5 +1,7 @@
 //! What could not be read, one by one: which row, which value of it, and why.
 
+use std::sync::Arc;
+
 use crate::cell::Place;
 
 /// More are counted and not kept.
@@ -8,6 +10,8 @@ const MOST: usize = 10_000;
 /// A page, a row or a value that could not be read. Those of one page are in the order of its rows and columns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Loss {
+    /// The partition that it is in, of a partitioned table.
+    pub partition: Option<Arc<str>>,
     /// Its block.
     pub block: u32,
     /// Its line pointer; 0 of a whole page.
@@ -28,15 +32,16 @@ pub struct Losses {
 
 impl Losses {
     pub(crate) fn page(&mut self, block: u32, reason: &str) {
-        self.push(Loss { block, lp: 0, column: None, reason: reason.into() });
+        self.push(Loss { partition: None, block, lp: 0, column: None, reason: reason.into() });
     }
 
     pub(crate) fn row(&mut self, block: u32, lp: u16, reason: &str) {
-        self.push(Loss { block, lp, column: None, reason: reason.into() });
+        self.push(Loss { partition: None, block, lp, column: None, reason: reason.into() });
     }
 
     pub(crate) fn value(&mut self, place: &Place, column: usize, reason: &str) {
-        self.push(Loss { block: place.block, lp: place.lp, column: Some(column), reason: reason.into() });
+        let (block, lp, reason) = (place.block, place.lp, reason.into());
+        self.push(Loss { partition: None, block, lp, column: Some(column), reason });
     }
 
     fn push(&mut self, loss: Loss) {
@@ -47,13 +52,19 @@ impl Losses {
         }
     }
 
+    /// All of them are in this partition.
+    pub(crate) fn of_partition(&mut self, name: &str) {
+        let name: Arc<str> = name.into();
+        self.kept.iter_mut().for_each(|loss| loss.partition = Some(Arc::clone(&name)));
+    }
+
     pub(crate) fn add(&mut self, other: &Losses) {
         self.left_out += other.left_out;
         other.kept.iter().for_each(|loss| self.push(loss.clone()));
         self.kept.sort();
     }
 
-    /// In the order of blocks, rows and columns.
+    /// In the order of partitions, blocks, rows and columns.
     pub fn all(&self) -> &[Loss] {
         &self.kept
     }

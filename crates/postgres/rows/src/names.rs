@@ -73,7 +73,7 @@ fn parts(name: &str) -> Option<Vec<String>> {
 }
 
 /// What is in quotes, of which two stand for one, and what follows.
-fn quoted_part(text: &str) -> Option<(String, &str)> {
+pub(crate) fn quoted_part(text: &str) -> Option<(String, &str)> {
     let (mut part, mut rest) = (String::new(), text);
     loop {
         let (before, after) = rest.split_once('"')?;

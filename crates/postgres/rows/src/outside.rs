@@ -87,17 +87,38 @@ impl Outside {
         }
     }
 
-    fn fetch(&mut self, external: &External, place: &Place, column: usize) -> Result<Value<'_>> {
+    /// The bytes of a value that is only looked at; None when it is lost, which is not counted.
+    pub(crate) fn look<'v>(&'v mut self, value: Varlena<'v>) -> Result<Option<&'v [u8]>> {
+        match value {
+            Varlena::Plain(bytes) => Ok(Some(bytes)),
+            Varlena::Compressed(size, method, packed) => {
+                let Some(bytes) = varlena::unpack(size, method, packed) else { return Ok(None) };
+                self.value = bytes;
+                Ok(Some(&self.value))
+            }
+            Varlena::External(external) => {
+                let is_whole = self.fetched(&external)? == Fetched::Whole;
+                Ok(is_whole.then_some(&self.value[..]))
+            }
+        }
+    }
+
+    /// Brings a value of a toast table.
+    fn fetched(&mut self, external: &External) -> Result<Fetched> {
         let relid = external.va_toastrelid;
         if !self.toast.contains_key(&relid) {
             let (found, dir) = (self.relation.toast(relid)?, &self.relation.dir);
             let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(dir), dir.checksums));
             self.toast.insert(relid, toast);
         }
-        let fetched = match self.toast.get_mut(&relid) {
-            Some(Some(toast)) => toast.fetch(external, &mut self.value)?,
-            _ => Fetched::Missing,
-        };
+        match self.toast.get_mut(&relid) {
+            Some(Some(toast)) => toast.fetch(external, &mut self.value),
+            _ => Ok(Fetched::Missing),
+        }
+    }
+
+    fn fetch(&mut self, external: &External, place: &Place, column: usize) -> Result<Value<'_>> {
+        let (relid, fetched) = (external.va_toastrelid, self.fetched(external)?);
         if fetched == Fetched::Whole {
             return Ok(Value::Bytes(&self.value));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::catalog::{is_loss, Attribute, Catalog, Class};
 use crate::cut_off::CutOff;
 use crate::damage::Damage;
-use crate::find::find;
+use crate::find::{find, partitions};
 use crate::heap_file::HeapFile;
 use crate::toast;
 use crate::toast_places::Places;
@@ -47,7 +47,8 @@ pub(crate) struct Relation {
     /// With the dropped and the virtual ones, and where each is in `columns`.
     pub attributes: Vec<(Attribute, Option<usize>)>,
     pub storages: Vec<Storage>,
-    pub types: Types,
+    /// The partitions of a table share them.
+    pub types: Arc<Types>,
     pub heap: HeapFile,
     pub dir: DataDir,
     /// Blocks that it had and has not, of a server that ended in order.
@@ -60,19 +61,81 @@ pub(crate) struct Relation {
     toast: Mutex<HashMap<u32, Arc<Places>>>,
 }
 
-impl Relation {
-    pub(crate) fn open(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<Relation> {
-        let (catalog, oid) = find(path, relation, database)?;
-        Relation::of(catalog, oid)
+/// What is read as one table.
+pub(crate) struct Opened {
+    /// What its columns are.
+    pub relation: Relation,
+    /// Of a partitioned table those that have the rows, by their names, with its columns in its order.
+    pub partitions: Option<Vec<Relation>>,
+    /// Names of those whose rows are on another server.
+    pub foreign: Vec<String>,
+    /// Names of those whose files are gone.
+    pub lost: Vec<String>,
+    /// Names of those of which the catalog has not all columns: where the values are in their rows, nobody knows.
+    pub undefined: Vec<String>,
+}
+
+impl From<Relation> for Opened {
+    fn from(relation: Relation) -> Opened {
+        Opened { relation, partitions: None, foreign: Vec::new(), lost: Vec::new(), undefined: Vec::new() }
+    }
+}
+
+impl Opened {
+    pub(crate) fn open(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<Opened> {
+        let (mut catalog, oid) = find(path, relation, database)?;
+        if !catalog.classes[&oid].is_partitioned() {
+            return Relation::of(catalog, oid).map(Opened::from);
+        }
+        let (foreign, own): (Vec<_>, Vec<_>) =
+            partitions(&mut catalog, oid)?.into_iter().partition(|class| class.is_foreign());
+        let of_all = own.iter().map(|class| class.oid).chain([oid]).collect();
+        let mut attributes = catalog.attributes(&of_all)?;
+        let mut attributes = |oid: u32| attributes.remove(&oid).unwrap_or_default();
+        let (class, columns) = (catalog.classes[&oid].clone(), attributes(oid));
+        let types = Arc::new(catalog.types(&stored_types(&columns))?);
+        let catalog = Arc::new(catalog);
+        let nowhere = HeapFile::absent(&catalog.dir, catalog.dir.root.clone());
+        let relation = Relation::made(Arc::clone(&catalog), &class, columns, Arc::clone(&types), nowhere);
+        let names: Vec<String> = relation.columns.iter().map(|column| column.name.clone()).collect();
+        let name = |class: &Class| format!("{}.{}", class.schema, class.relname);
+        let (mut partitions, mut lost, mut undefined) = (Vec::new(), Vec::new(), Vec::new());
+        for class in &own {
+            let heap = match catalog.heap(class.oid) {
+                Ok(heap) => heap,
+                Err(e) if is_loss(&e) => {
+                    lost.push(name(class));
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let (columns, types) = (attributes(class.oid), Arc::clone(&types));
+            let mut partition = Relation::made(Arc::clone(&catalog), class, columns, types, heap);
+            // They may be in another order there, with dropped ones of its own.
+            match partition.keep(&names) {
+                Ok(()) => partitions.push(partition),
+                Err(_) => undefined.push(name(class)),
+            }
+        }
+        let foreign = foreign.iter().map(name).collect();
+        Ok(Opened { relation, partitions: Some(partitions), foreign, lost, undefined })
     }
 
+    /// Leaves out all columns but these, and puts them in this order.
+    pub(crate) fn keep(&mut self, names: &[String]) -> Result<()> {
+        self.relation.keep(names)?;
+        self.partitions.iter_mut().flatten().try_for_each(|partition| partition.keep(names))
+    }
+}
+
+impl Relation {
     /// A relation of a catalog, which may be an index.
     pub(crate) fn of(mut catalog: Catalog, oid: u32) -> Result<Relation> {
         let class = catalog.classes[&oid].clone();
         let attributes = catalog.attributes(&HashSet::from([oid]))?.remove(&oid).unwrap_or_default();
         let types = catalog.types(&stored_types(&attributes))?;
         let heap = catalog.heap(oid)?;
-        Ok(Relation::made(Arc::new(catalog), &class, attributes, types, heap))
+        Ok(Relation::made(Arc::new(catalog), &class, attributes, Arc::new(types), heap))
     }
 
     /// A relation whose definition is known. `catalog`: of the database that has the files.
@@ -80,7 +143,7 @@ impl Relation {
         catalog: Arc<Catalog>,
         class: &Class,
         attributes: Vec<Attribute>,
-        types: Types,
+        types: Arc<Types>,
         heap: HeapFile,
     ) -> Relation {
         let column = |a: &Attribute| Column {
@@ -127,16 +190,11 @@ impl Relation {
     pub(crate) fn keep(&mut self, names: &[String]) -> Result<()> {
         let mut kept: Vec<usize> = Vec::with_capacity(names.len());
         for name in names {
-            let wrong = |message: String| {
-                let all: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
-                Err(Error::new(Kind::Usage, message).detail(format!("columns: {}", all.join(", "))))
-            };
             match self.columns.iter().position(|c| c.name == *name) {
-                None if self.virtual_columns.contains(name) => {
-                    return wrong(format!("no row of {} stores a value of {name}: the server computes it", self.name));
+                None => return Err(self.no_such_column(name)),
+                Some(at) if kept.contains(&at) => {
+                    return Err(self.wrong_column(format!("column {name} is given twice")))
                 }
-                None => return wrong(format!("{} has no column {name}", self.name)),
-                Some(at) if kept.contains(&at) => return wrong(format!("column {name} is given twice")),
                 Some(at) => kept.push(at),
             }
         }
@@ -145,6 +203,20 @@ impl Relation {
             *column = column.and_then(|old| kept.iter().position(|at| *at == old));
         }
         Ok(())
+    }
+
+    /// Why none of its columns is called so.
+    pub(crate) fn no_such_column(&self, name: &str) -> Error {
+        self.wrong_column(if self.virtual_columns.iter().any(|column| column == name) {
+            format!("no row of {} stores a value of {name}: the server computes it", self.name)
+        } else {
+            format!("{} has no column {name}", self.name)
+        })
+    }
+
+    fn wrong_column(&self, message: String) -> Error {
+        let all: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+        Error::new(Kind::Usage, message).detail(format!("columns: {}", all.join(", ")))
     }
 
     /// What is wrong with the catalogs that it was read through.

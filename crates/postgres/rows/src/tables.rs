@@ -104,13 +104,13 @@ impl Tables {
         let mut relation = match elsewhere {
             None => {
                 let heap = self.catalog.heap(oid)?;
-                Relation::made(Arc::clone(&self.catalog), class, attributes, types, heap)
+                Relation::made(Arc::clone(&self.catalog), class, attributes, Arc::new(types), heap)
             }
             Some(elsewhere) => made_elsewhere(elsewhere, class.clone(), attributes, types)?,
         };
         columns.map_or(Ok(()), |columns| relation.keep(columns))?;
         relation.moment = moment;
-        Ok(RowScan::new(relation, dead))
+        Ok(RowScan::new(relation.into(), dead))
     }
 
     /// Replaces the labels of enums, by the oid of their type.
@@ -171,7 +171,7 @@ impl RowScan {
         };
         let mut relation = made_elsewhere(elsewhere, class, attributes, types)?;
         relation.moment = moment;
-        Ok(RowScan::new(relation, dead))
+        Ok(RowScan::new(relation.into(), dead))
     }
 }
 
@@ -196,7 +196,7 @@ fn made_elsewhere(
     let heap = HeapFile::open(&dir, file.clone(), &Segments::default().of(&file))?;
     let mut catalog = Catalog::of_files(dir, database);
     catalog.know_files(toast.into_iter().map(|(relid, number)| (relid, space, number)));
-    Ok(Relation::made(Arc::new(catalog), &class, attributes, types, heap))
+    Ok(Relation::made(Arc::new(catalog), &class, attributes, Arc::new(types), heap))
 }
 
 /// Tablespace and database of a file, by where it is.

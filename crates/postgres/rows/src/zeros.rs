@@ -11,6 +11,16 @@ pub struct Zeros {
     runs: Vec<Range<u32>>,
     /// Behind the last page with anything in it.
     used: u32,
+    /// Those of partitions that were read before.
+    ended: Ended,
+}
+
+/// Those of partitions that are read: all, those before pages in use, and where these are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Ended {
+    count: u64,
+    before_used: u64,
+    places: Vec<String>,
 }
 
 impl Zeros {
@@ -30,19 +40,32 @@ impl Zeros {
         self.runs.extend(other.runs.iter().cloned());
         self.runs.sort_by_key(|run| run.start);
         self.used = self.used.max(other.used);
+        self.ended.count += other.ended.count;
+        self.ended.before_used += other.ended.before_used;
+        self.ended.places.extend(other.ended.places.iter().cloned());
+    }
+
+    /// All that was met was a partition, which is read.
+    pub(crate) fn end(&mut self, partition: &str) {
+        let (count, before) = (self.count(), self.before_used());
+        let (before_used, place) = before.map_or((0, None), |(n, at)| (n, Some(format!("{partition} {at}"))));
+        *self = Zeros { ended: Ended { count, before_used, places: place.into_iter().collect() }, ..Zeros::default() };
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.runs.iter().map(|run| u64::from(run.end - run.start)).sum()
+        self.ended.count + self.runs.iter().map(|run| u64::from(run.end - run.start)).sum::<u64>()
     }
 
     /// Those before a page that is in use: how many, and where. Zeros at the end are what a server adds.
     pub fn before_used(&self) -> Option<(u64, String)> {
         let before: Vec<Range<u32>> =
             self.runs.iter().filter(|run| run.start < self.used).map(|run| run.start..run.end.min(self.used)).collect();
-        let count = before.iter().map(|run| u64::from(run.end - run.start)).sum();
-        (count > 0).then(|| (count, in_words(before.into_iter().flatten(), count)))
+        let count: u64 = before.iter().map(|run| u64::from(run.end - run.start)).sum();
+        let own = (count > 0).then(|| in_words(before.into_iter().flatten(), count));
+        let places: Vec<&str> = self.ended.places.iter().map(String::as_str).chain(own.as_deref()).collect();
+        let all = count + self.ended.before_used;
+        (all > 0).then(|| (all, places.join("; ")))
     }
 }
 
@@ -65,5 +88,16 @@ mod tests {
         assert_eq!((all.count(), all.before_used()), (4, Some((1, "block 2".into()))));
         all.met(12, false);
         assert_eq!(all.before_used(), Some((4, "blocks 2, 7, 8, 9".into())));
+        let (mut first, mut second) = (all.clone(), Zeros::default());
+        first.end("public.p1");
+        assert_eq!((first.count(), first.before_used()), (4, Some((4, "public.p1 blocks 2, 7, 8, 9".into()))));
+        second.met(0, true);
+        second.met(1, false);
+        second.end("public.p2");
+        first.add(&second);
+        assert_eq!(
+            (first.count(), first.before_used()),
+            (5, Some((5, "public.p1 blocks 2, 7, 8, 9; public.p2 block 0".into())))
+        );
     }
 }

@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod archive;
 mod assembled;
 mod crc;
 pub mod describe;

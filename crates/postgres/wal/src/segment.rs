@@ -9,9 +9,10 @@ use leadline_datadir::Lsn;
 use leadline_errors::{Error, Result};
 use leadline_unpack::Packing;
 
+use crate::archive::own_name;
 use crate::unpack::{packing_of, stream};
 
-/// A file that by its name is a segment: 24 hexadecimal digits, `.partial`, and what compressed it.
+/// A file that by its name is a segment: 24 hexadecimal digits, `.partial`, and what an archive adds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentFile {
     pub path: PathBuf,
@@ -28,17 +29,10 @@ pub(crate) struct SegmentFile {
 impl SegmentFile {
     /// Reads a name; none when the file is something else (history, backup label, temporary file).
     pub(crate) fn from_path(path: &Path) -> Option<SegmentFile> {
-        let mut digits = path.file_name()?.to_str()?;
-        let mut named = Packing::Plain;
+        let mut name = path.file_name()?.to_str()?;
         // What pg_receivewal has not received whole it calls NAME.gz.partial; who packs a .partial gets NAME.partial.gz.
-        let mut partial = strip(&mut digits, ".partial");
-        for (suffix, kind) in
-            [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd), (".bz2", Packing::Bzip2)]
-        {
-            if named == Packing::Plain && strip(&mut digits, suffix) {
-                named = kind;
-            }
-        }
+        let mut partial = strip(&mut name, ".partial");
+        let (mut digits, named) = own_name(name);
         partial |= strip(&mut digits, ".partial");
         if digits.len() != 24 || !digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)) {
             return None;
@@ -217,6 +211,8 @@ mod tests {
             (true, Packing::Lz4, 1),
             "as pg_receivewal names it"
         );
+        let archived = of("/a/0000000200000001000000FE-a9993e364706816aba3e25717850c26c9cd0d89d.lz4").unwrap();
+        assert_eq!((archived.tli, archived.number(16 << 20), archived.named), (2, Some(0x1FE), Packing::Lz4));
         for other in [
             "00000002.history",
             "000000010000000000000001.gz.lz4",

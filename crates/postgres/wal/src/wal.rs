@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::archive::{files_in, find, folder_of};
 use crate::kept::{Kept, KEPT};
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::SegmentFile;
@@ -101,8 +102,7 @@ impl Wal {
         let seg_size = u64::from(header.seg_size);
         let number = number_of(&file, seg_size)?;
         // The segments after it, as many as there are without a gap, hold the end of the last record.
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut after: Vec<(u64, SegmentFile)> = list(folder)
+        let mut after: Vec<(u64, SegmentFile)> = list(folder_of(path))
             .unwrap_or_default()
             .into_iter()
             .filter(|f| f.tli == file.tli)
@@ -270,24 +270,25 @@ fn number_of(file: &SegmentFile, seg_size: u64) -> Result<u64> {
 
 /// Files of a folder that are segments by their names.
 fn list(folder: &Path) -> Result<Vec<SegmentFile>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))? {
-        let path = entry.map_err(|e| Error::reading(folder, "the folder", &e))?.path();
-        found.extend(SegmentFile::from_path(&path));
-    }
+    Ok(files_in(folder)?.iter().filter_map(|path| SegmentFile::from_path(path)).collect())
+}
+
+/// Timeline, number and path of the whole segments of an archive, in the order of their names.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub fn segments_in(folder: &Path, segment_size: u64) -> Result<Vec<(u32, u64, PathBuf)>> {
+    let whole = list(folder)?.into_iter().filter(|file| !file.partial);
+    let mut found: Vec<_> = whole.filter_map(|file| Some((file.tli, file.number(segment_size)?, file.path))).collect();
+    found.sort();
     Ok(found)
 }
 
 /// The timelines a timeline came from, when its history file is there.
 fn history(folder: &Path, timeline: u32) -> Result<Option<Vec<u32>>> {
-    for end in ["", ".gz", ".lz4", ".zst"] {
-        let path = folder.join(format!("{}{end}", history_name(timeline)));
-        if path.is_file() {
-            let text = small_text(&path)?;
-            return Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect()));
-        }
-    }
-    Ok(None)
+    let Some(path) = find(folder, &history_name(timeline))? else { return Ok(None) };
+    let text = small_text(&path)?;
+    Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect()))
 }
 
 /// Reads and checks the first page of a segment.

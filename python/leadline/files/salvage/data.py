@@ -150,7 +150,8 @@ def write(found: Table, source: Source, folder: Path, file: str, wanted: Wanted,
     found.losses += row_losses.losses(status)
     if found.rows and not wanted.stopped and scan.describe()["unlogged"]:
         found.losses.append("unlogged: after a crash the server would have emptied it, and nothing says that its rows are whole")
-    found.unreadable, found.unreadable_left_out = [dict(loss) for loss in status["unreadable"]], status["unreadable_left_out"]
+    found.unreadable = [{name: dict(loss)[name] for name in unreadable.OF_TABLE} for loss in status["unreadable"]]
+    found.unreadable_left_out = status["unreadable_left_out"]
     unreadable.write(folder / DATA / f"{file}.unreadable.csv", status["unreadable"])
     return True
 

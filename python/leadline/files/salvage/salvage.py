@@ -22,6 +22,7 @@ from pathlib import Path
 
 from leadline._core.rows import database_names
 from leadline.errors import LeadlineError, cannot_be_written
+from leadline.files.backup_rows import Source
 from leadline.files.salvage import cluster, data, lost_catalog, rescue, schema
 from leadline.files.salvage.catalog import Catalog, Key
 from leadline.files.salvage.data import Table, Wanted, file_name
@@ -74,9 +75,10 @@ class Help:
 
 
 def salvage(
-    data_dir: Path, out: Path, names: Iterable[str], wanted: Wanted, progress: Progress | None, given: Help | None = None
+    source: Source, out: Path, names: Iterable[str], wanted: Wanted, progress: Progress | None, given: Help | None = None
 ) -> list[Database]:
     """Writes the databases, all without names. `out` is there when it is whole, in place of what was there. Raises LeadlineError."""
+    data_dir = source.data_dir
     there = {name: (is_template, oid) for name, is_template, oid in database_names(str(data_dir))}
     chosen = list(names) or [name for name, (is_template, _) in there.items() if not is_template]
     if missing := [name for name in chosen if name not in there]:
@@ -89,8 +91,9 @@ def salvage(
         partial.mkdir(parents=True)
         work = _Work(data_dir, partial, wanted, progress, given or Help(), there)
         found = work.databases(chosen)
-        made = {"data_dir": str(data_dir.resolve()), "databases": [asdict(each) for each in found]}
-        (partial / MANIFEST).write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        made = {"data_dir": str(source.path.resolve()), "databases": [asdict(each) for each in found], "unread_files": source.lost}
+        text = source.named(json.dumps(made, ensure_ascii=False, indent=1))
+        (partial / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)

@@ -139,6 +139,7 @@ impl Catalog {
             match types.get_mut(oid) {
                 Some(t) if oid >= FIRST_NORMAL_OID && t.kind == value::Kind::Scalar && t.storage == storage => {
                     t.kind = value::Kind::Domain(like_oid);
+                    Arc::make_mut(&mut types.alike).insert(oid);
                 }
                 _ => {}
             }

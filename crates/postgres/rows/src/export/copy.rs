@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::in_order::{in_order, Maker, Outlet};
+use super::in_order::{Maker, Outlet};
 use super::{writing, Exported, GoOn, Job, Which, Written};
 use crate::beside::{ctid, Fact};
 use crate::cell::{Place, Value};
@@ -41,7 +41,7 @@ pub(super) fn write(job: &Job<'_>, form: Form, go_on: GoOn<'_>) -> Written {
     }
     let relation = &scan.relation;
     let printers: Vec<Printer> = relation.columns.iter().map(|c| relation.types.printer(c.oid)).collect();
-    let make = |outlet| {
+    let make = |relation: &Arc<Relation>, outlet| {
         let (relation, printers, facts) = (Arc::clone(relation), printers.clone(), job.beside.facts());
         let which = job.which;
         Ok(Copy {
@@ -58,20 +58,13 @@ pub(super) fn write(job: &Job<'_>, form: Form, go_on: GoOn<'_>) -> Written {
             outlet,
         })
     };
-    let plan = job.plan(BLOCKS);
     let mut rows = 0;
-    let unread = in_order(&plan, make, |lines: Option<Lines>, block| {
-        if let Some(lines) = lines {
-            rows += lines.rows;
-            file.write_all(&lines.text).map_err(failed)?;
-        }
-        if go_on(block, relation.heap.blocks) {
-            Ok(())
-        } else {
-            Err(job.stopped())
-        }
-    })?;
-    Ok((Exported { rows, as_text: Vec::new() }, unread))
+    let take = |lines: Lines| {
+        rows += lines.rows;
+        file.write_all(&lines.text).map_err(failed)
+    };
+    let read = job.read(BLOCKS, make, take, go_on)?;
+    Ok((Exported { rows, as_text: Vec::new() }, read))
 }
 
 /// Some whole lines.
@@ -112,6 +105,10 @@ impl RowSink for Copy {
         for fact in self.facts {
             self.value.clear();
             let _ = match fact {
+                Fact::Partition => {
+                    self.value.push_str(&self.relation.name);
+                    Some(())
+                }
                 Fact::Ctid => {
                     ctid(place, &mut self.value);
                     Some(())

@@ -8,6 +8,7 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
 use crate::decode::{Decoder, Sink, Unread};
+use crate::filter::Filter;
 use crate::relation::Relation;
 use leadline_errors::{Error, Kind, Result};
 
@@ -44,8 +45,22 @@ pub(super) struct Plan<'r> {
     /// Blocks of a range.
     pub range: u32,
     pub threads: usize,
+    /// Only rows of which this is true are given.
+    pub filter: Option<Arc<Filter>>,
+    /// How many rows are given at most; then by one thread, as no other knows how many were before its own.
+    pub limit: Option<u64>,
     /// Set when there is a row whose status is not known; then the rest is not looked at.
     pub needs_status: Option<&'r AtomicBool>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Read {
+    pub unread: Unread,
+    /// Behind the last block that was looked at.
+    pub end: u32,
+    /// How many rows more may be given.
+    pub left: Option<u64>,
 }
 
 /// `make` makes a maker for each thread; `take` gets what they make and how many blocks are done by then.
@@ -53,10 +68,11 @@ pub(super) fn in_order<M: Maker>(
     plan: &Plan<'_>,
     make: impl Fn(Outlet<M::Made>) -> Result<M> + Sync,
     mut take: impl FnMut(Option<M::Made>, u32) -> Result<()>,
-) -> Result<Unread> {
+) -> Result<Read> {
     let blocks = plan.relation.heap.blocks;
     let ranges = blocks.div_ceil(plan.range);
-    let threads = plan.threads.clamp(1, ranges.max(1) as usize);
+    let most = if plan.limit.is_some() { 1 } else { plan.threads };
+    let threads = most.clamp(1, ranges.max(1) as usize);
     let range = |number: u32| number * plan.range..blocks.min((number + 1).saturating_mul(plan.range));
     std::thread::scope(|scope| {
         let mut outlets = Vec::new();
@@ -66,12 +82,12 @@ pub(super) fn in_order<M: Maker>(
             outlets.push(receiver);
             let (make, range) = (&make, &range);
             workers.push(scope.spawn(move || {
-                let mut decoder = Decoder::new(plan.relation, plan.dead);
+                let mut decoder = Decoder::new(plan.relation, plan.dead).choosing(plan.filter.clone(), plan.limit);
                 let mine = (first as u32..ranges).step_by(threads).map(range);
                 if let Err(e) = work(&mut decoder, mine, &sender, make, plan.needs_status) {
                     let _ = sender.send(Message::Failed(e)); // nobody asks any more
                 }
-                decoder.unread()
+                (decoder.unread(), decoder.end(), decoder.left())
             }));
         }
         for number in 0..ranges {
@@ -85,11 +101,13 @@ pub(super) fn in_order<M: Maker>(
             }
             take(None, range(number).end)?;
         }
-        let mut unread = Unread::default();
+        let mut read = Read { end: blocks, ..Read::default() };
         for worker in workers {
-            unread.add(&worker.join().map_err(|panic| Error::fault("read rows", &*panic))?);
+            let (unread, end, left) = worker.join().map_err(|panic| Error::fault("read rows", &*panic))?;
+            read.unread.add(&unread);
+            (read.end, read.left) = (end.unwrap_or(read.end), left);
         }
-        Ok(unread)
+        Ok(read)
     })
 }
 

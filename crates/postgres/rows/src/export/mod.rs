@@ -19,19 +19,21 @@ use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use crate::beside::{ctid, Beside, Fact};
-use crate::decode::Unread;
+use crate::relation::Relation;
 use crate::scan::{Row, RowScan};
 use crate::value::Text;
 use copy::Form;
-use in_order::Plan;
+use in_order::{in_order, Maker, Outlet, Plan, Read};
 use leadline_errors::{Error, Kind, Result};
 
 /// The values of the columns beside those of the relation, as text.
 pub fn provenance_values(scan: &RowScan, row: &Row) -> Vec<String> {
     let p = row.place;
     let value = |fact: &Fact| match fact {
+        Fact::Partition => scan.current().name.clone(),
         Fact::Ctid => {
             let mut text = Text::new();
             ctid(&p, &mut text);
@@ -112,10 +114,10 @@ pub fn export(scan: &mut RowScan, out: &Path, which: Which, threads: usize, go_o
         beside = beside.for_status(true);
     };
     scan.beside = beside;
-    let written = written.and_then(|(exported, unread)| {
+    let written = written.and_then(|(exported, read)| {
         std::fs::rename(partial, out).map_err(|e| writing(out, &e))?;
-        scan.unread = unread.and_end_of(&scan.relation.heap);
-        scan.block = scan.relation.heap.blocks;
+        scan.unread = read.unread;
+        (scan.block, scan.is_done) = (read.end, true);
         Ok(exported)
     });
     if written.is_err() {
@@ -136,13 +138,44 @@ struct Job<'s> {
     threads: usize,
 }
 
-type Written = Result<(Exported, Unread)>;
+type Written = Result<(Exported, Read)>;
 
 impl Job<'_> {
-    /// `range`: blocks that a thread takes at a time.
-    fn plan(&self, range: u32) -> Plan<'_> {
-        let needs_status = (self.beside == Beside::Place).then_some(&self.needs_status);
-        Plan { relation: &self.scan.relation, dead: self.scan.dead, range, threads: self.threads, needs_status }
+    /// Reads all that is to be read, partition after partition. `range`: blocks that a thread takes at a time; `make` makes a maker for each
+    /// thread, and `take` gets what they make.
+    fn read<M: Maker>(
+        &self,
+        range: u32,
+        make: impl Fn(&Arc<Relation>, Outlet<M::Made>) -> Result<M> + Sync,
+        mut take: impl FnMut(M::Made) -> Result<()>,
+        go_on: GoOn<'_>,
+    ) -> Result<Read> {
+        let scan = self.scan;
+        let (_, blocks) = scan.progress();
+        let needs_status = (self.beside != self.beside.for_status(true)).then_some(&self.needs_status);
+        let mut all = Read { left: scan.limit, ..Read::default() };
+        for (part, relation) in scan.parts().iter().enumerate() {
+            if all.left == Some(0) {
+                break;
+            }
+            let (dead, threads, limit, before) = (scan.dead, self.threads, all.left, all.end);
+            let plan = Plan { relation, dead, range, threads, filter: scan.filter(part), limit, needs_status };
+            let read = in_order(
+                &plan,
+                |outlet| make(relation, outlet),
+                |made, block| {
+                    made.map_or(Ok(()), &mut take)?;
+                    if go_on(before.saturating_add(block), blocks) {
+                        Ok(())
+                    } else {
+                        Err(self.stopped())
+                    }
+                },
+            )?;
+            all.unread.add(&scan.told_of(relation, read.unread));
+            (all.end, all.left) = (before.saturating_add(read.end), read.left);
+        }
+        Ok(all)
     }
 
     /// The file that rows are written into, with nothing in it.

@@ -14,13 +14,13 @@ use parquet::schema::types::SchemaDescPtr;
 
 use super::chunk::{self, Chunk, Scratch};
 use super::columns::Kind;
-use super::in_order::{in_order, Maker, Outlet};
+use super::in_order::{Maker, Outlet, Read};
 use super::packed::Spare;
 use super::{writing, Exported, GoOn, Job, Written};
 use crate::beside::Fact;
 use crate::cell::{Place, Value};
 use crate::cells::Rows;
-use crate::decode::{RowSink, Sink, Unread};
+use crate::decode::{RowSink, Sink};
 use crate::relation::Relation;
 use leadline_errors::{Error, Kind as Trouble, Result};
 
@@ -39,8 +39,8 @@ pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
         if unfit.is_empty() {
             let became_text = |(i, kind): &(usize, &Kind)| **kind != Kind::of(&columns[*i]);
             let as_text = kinds.iter().enumerate().filter(became_text).map(|(i, _)| columns[i].name.clone()).collect();
-            let (rows, unread) = written;
-            return Ok((Exported { rows, as_text }, unread));
+            let (rows, read) = written;
+            return Ok((Exported { rows, as_text }, read));
         }
         // The type of a column is said before its first value. So that this happens once, not once for each such column, the
         // others are looked through now; those of a running server may change until then, and it happens again.
@@ -55,7 +55,7 @@ fn range(job: &Job<'_>) -> u32 {
 }
 
 /// Writes the file; which columns have values that do not fit, then the file is not whole.
-fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<usize>, (u64, Unread))> {
+fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<usize>, (u64, Read))> {
     let relation = &job.scan.relation;
     // What an attempt before this one counted, of the same values.
     relation.types.forget_faults();
@@ -70,7 +70,7 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
     let schema = Arc::new(ArrowSchemaConverter::new().convert(&Schema::new(fields)).map_err(failed)?);
     let spares: Vec<Spare> = all.iter().map(|_| Spare::default()).collect();
     let mut file = Output::begin(job, &schema, &spares)?;
-    let make = |outlet| {
+    let make = |relation: &Arc<Relation>, outlet| {
         let printers = relation.columns.iter().map(|c| Some(relation.types.printer(c.oid)));
         let printers = facts.iter().map(|_| None).chain(printers);
         let chunk =
@@ -86,33 +86,25 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
             outlet,
         })
     };
-    let plan = job.plan(range(job));
     let mut unfit = BTreeSet::new();
     let mut rows = 0;
-    let unread = in_order(&plan, make, |made, block| {
-        match made {
-            Some(Made::Group(chunks, count)) => {
-                rows += count;
-                file.put(chunks, count)?;
-            }
-            Some(Made::Unfit(columns)) => {
-                unfit = columns;
-                return Err(job.stopped());
-            }
-            None => {}
+    let take = |made| match made {
+        Made::Group(chunks, count) => {
+            rows += count;
+            file.put(chunks, count)
         }
-        if go_on(block, relation.heap.blocks) {
-            Ok(())
-        } else {
+        Made::Unfit(columns) => {
+            unfit = columns;
             Err(job.stopped())
         }
-    });
+    };
+    let read = job.read(range(job), make, take, go_on);
     if !unfit.is_empty() {
-        return Ok((unfit, (0, Unread::default())));
+        return Ok((unfit, (0, Read::default())));
     }
-    let unread = unread?;
+    let read = read?;
     file.end(rows)?;
-    Ok((unfit, (rows, unread)))
+    Ok((unfit, (rows, read)))
 }
 
 fn failed(e: &ParquetError, out: &Path) -> Error {
@@ -213,6 +205,7 @@ impl Groups<'_> {
         let unsigned = |number: u32| i64::from(number as i32);
         for (fact, column) in self.facts.iter().zip(&mut self.columns) {
             match fact {
+                Fact::Partition => column.text(self.relation.name.as_bytes()),
                 Fact::Ctid => column.tid(place),
                 Fact::File => column.text(self.relation.heap.file_of(place.block).to_string_lossy().as_bytes()),
                 Fact::Block => column.int(unsigned(place.block)),
@@ -279,18 +272,13 @@ impl Maker for Groups<'_> {
 
 /// The columns of the whole relation with values that do not fit.
 fn find_unfit(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<BTreeSet<usize>> {
-    let relation = &job.scan.relation;
-    let plan = job.plan(range(job));
     let mut all = BTreeSet::new();
-    let make = |_| Ok(Fits { kinds: kinds.to_vec(), unfit: BTreeSet::new() });
-    in_order(&plan, make, |found: Option<BTreeSet<usize>>, block| {
-        all.extend(found.into_iter().flatten());
-        if go_on(block, relation.heap.blocks) {
-            Ok(())
-        } else {
-            Err(job.stopped())
-        }
-    })?;
+    let make = |_: &Arc<Relation>, _| Ok(Fits { kinds: kinds.to_vec(), unfit: BTreeSet::new() });
+    let take = |found: BTreeSet<usize>| {
+        all.extend(found);
+        Ok(())
+    };
+    job.read(range(job), make, take, go_on)?;
     Ok(all)
 }
 

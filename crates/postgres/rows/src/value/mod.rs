@@ -13,7 +13,7 @@ mod net;
 pub(crate) mod number;
 mod text;
 mod text_search;
-mod time;
+pub(crate) mod time;
 pub(crate) mod typed;
 mod xml;
 
@@ -40,6 +40,8 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 pub struct Types {
     /// By oid; the tables of a database share them.
     pub by_oid: Arc<HashMap<u32, Type>>,
+    /// Those that are printed as the type that they stand for, and are not compared as it is.
+    pub alike: Arc<HashSet<u32>>,
     /// That of its texts, where it is not UTF-8.
     pub encoding: Option<Arc<Encoding>>,
     /// Values printed that are none of their type, and labels of enums that the catalog has not.
@@ -81,7 +83,8 @@ pub enum Kind {
 impl Types {
     /// The same types, with nothing counted yet.
     pub(crate) fn again(&self, encoding: Option<Arc<Encoding>>) -> Types {
-        Types { by_oid: Arc::clone(&self.by_oid), encoding, invalid: AtomicU64::default() }
+        let (by_oid, alike) = (Arc::clone(&self.by_oid), Arc::clone(&self.alike));
+        Types { by_oid, alike, encoding, invalid: AtomicU64::default() }
     }
 
     /// One of them, to be changed.
@@ -149,6 +152,16 @@ impl Types {
             }
         }
         oid
+    }
+
+    /// The same, of a type whose values compare as those of that type.
+    pub(crate) fn compared(&self, oid: u32) -> Option<u32> {
+        let domains = std::iter::successors(Some(oid), |oid| match self.by_oid.get(oid).map(|t| &t.kind) {
+            Some(Kind::Domain(of)) => Some(*of),
+            _ => None,
+        });
+        let is_alike = domains.take(DEEPEST as usize).any(|oid| self.alike.contains(&oid));
+        (!is_alike).then(|| self.base(oid))
     }
 
     /// How values of a type are printed, looked up once for many of them.
