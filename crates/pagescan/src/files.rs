@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use leadline_datadir::{
-    of_path, own_version, read_bytes, read_version, root_above, FileName, RelFile, DEFAULT_BLOCK_SIZE, MAJORS,
-    SEGMENT_BYTES,
+    of_path, own_version, read_bytes, read_version, refuse_pg_probackup, root_above, FileName, RelFile,
+    DEFAULT_BLOCK_SIZE, MAJORS, SEGMENT_BYTES,
 };
 use leadline_errors::Error;
 use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header};
@@ -130,6 +130,7 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
     for path in paths {
         let about = fs::metadata(path).map_err(|source| cannot_read(path, &source))?;
         if about.is_dir() {
+            refuse_pg_probackup(path)?;
             let before = found.files.len();
             let layout = Said::above(&path.join("PG_VERSION"))?.layout(block_size, || size_in(path))?;
             if path.join("PG_VERSION").is_file() && path.join("base").is_dir() {

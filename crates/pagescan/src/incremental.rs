@@ -40,7 +40,8 @@ pub(crate) struct Stored {
     pub(crate) blocks: Vec<u32>,
     /// Where the first one begins.
     pub(crate) start: u64,
-    least: u32,
+    /// Below this number all blocks that are not here are in an earlier backup.
+    pub(crate) least: u32,
 }
 
 impl Stored {

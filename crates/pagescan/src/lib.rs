@@ -8,6 +8,7 @@
 
 mod backups;
 mod error;
+mod extract;
 pub mod files;
 pub mod formats;
 mod hole;
@@ -17,17 +18,20 @@ mod listing;
 mod lock;
 mod one;
 mod passed;
+mod plan;
 mod reread;
 mod run;
 mod segments;
 mod tables;
 
+pub use extract::{Extract, Extractable};
 pub use files::RelationFile;
 pub use layout::Layout;
-pub use leadline_backup::{backups_in, list_of, Passphrase};
+pub use leadline_backup::{backups_in, list_of, EncryptedWal, GoOn, Passphrase, Unread};
 pub use leadline_errors::Error;
 pub use lock::try_lock;
 pub use one::{read_as, read_page, OnePage};
 pub use passed::{Passed, PassedOver};
+pub use plan::{FileTask, PartTask, Plan, Task};
 pub use reread::{check_fast, look_again};
 pub use run::{Options, Problem, Run, Status, Summary};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
@@ -18,13 +18,14 @@ use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 use parking_lot::Mutex;
 
-use crate::backups::{ended_by, find_all, is_written_again, BackupFiles};
+use crate::backups::{ended_by, is_written_again, BackupFiles};
 use crate::error::cannot_read;
-use crate::files::{Found, RelationFile};
+use crate::files::RelationFile;
 use crate::hole::{hole_at, is_sparse};
 use crate::incremental::Stored;
 use crate::layout::read_at;
 use crate::passed::PassedOver;
+use crate::plan::{Plan, Stretch, Task, Work};
 use crate::reread::{check_fast, look_again, LOOKS};
 use crate::segments::{gap_before, too_long};
 use crate::tables::Tables;
@@ -117,12 +118,8 @@ impl Summary {
 
 /// What the threads share.
 pub(crate) struct Shared {
-    files: Vec<RelationFile>,
-    /// Where the last of the files are.
-    backups: Vec<BackupFiles>,
-    /// Those before that are files of their own.
-    plain: usize,
-    total_bytes: u64,
+    plan: Arc<Plan>,
+    work: Work,
     next: Mutex<Next>,
     next_part: AtomicUsize,
     stop: AtomicBool,
@@ -131,13 +128,11 @@ pub(crate) struct Shared {
     problems: AtomicU64,
     summary: Mutex<Summary>,
     error: Mutex<Option<Error>>,
-    /// Held while a segment is written: two writers of one table must not choose the same number.
-    storing: Mutex<()>,
 }
 
-/// The next piece to be handed out.
+/// The next piece to be handed out, of a stretch by its number.
 struct Next {
-    file: usize,
+    stretch: usize,
     offset: u64,
 }
 
@@ -146,8 +141,6 @@ struct Next {
 pub struct Options {
     /// The size of pages, where somebody knows it better than the files.
     pub block_size: Option<u32>,
-    /// Where rows are written, if they are.
-    pub capture_dir: Option<PathBuf>,
     /// How many threads; at least one.
     pub threads: usize,
     /// That of encrypted backups.
@@ -167,39 +160,44 @@ impl Run {
     /// # Errors
     /// When a path has no pages; what fails later is told by [`Run::finish`].
     pub fn start(paths: &[PathBuf], options: Options, go_on: &GoOn) -> Result<Run, Error> {
-        let Options { block_size, capture_dir, threads, key } = options;
-        let (Found { files, absent, passed }, backups) = find_all(paths, block_size, key.as_ref(), go_on)?;
-        let total_bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
-        let incremental = files.iter().filter(|f| f.incremental).count() as u64;
+        let plan = Plan::of(paths, options.block_size, options.key.as_ref(), go_on)?;
+        let work = plan.all();
+        Ok(Run::over(Arc::new(plan), work, None, options.threads))
+    }
+
+    /// Starts to look at the pages of one task, in one thread, and writes their rows into a folder. The table of files is not written.
+    ///
+    /// # Errors
+    /// When it is a task of another plan.
+    pub fn of_task(plan: Arc<Plan>, task: &Task, folder: PathBuf) -> Result<Run, Error> {
+        let work = plan.work_of(task)?;
+        Ok(Run::over(plan, work, Some(folder), 1))
+    }
+
+    fn over(plan: Arc<Plan>, work: Work, folder: Option<PathBuf>, threads: usize) -> Run {
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
-            total_bytes,
-            next: Mutex::new(Next { file: 0, offset: 0 }),
+            next: Mutex::new(Next { stretch: 0, offset: work.stretches.first().map_or(0, |stretch| stretch.from) }),
             stop: AtomicBool::new(false),
             running: AtomicUsize::new(threads),
             bytes: AtomicU64::new(0),
             problems: AtomicU64::new(0),
             summary: Mutex::new(Summary {
-                files: files.len() as u64,
-                incremental,
-                absent,
-                passed,
-                backups: backups.iter().map(|of| (of.path.clone(), of.backup.kind())).collect(),
+                files: plan.files() as u64,
+                incremental: plan.incremental() as u64,
+                absent: plan.absent.clone(),
+                passed: plan.passed.clone(),
+                backups: plan.backups(),
                 ..Summary::default()
             }),
             error: Mutex::new(None),
-            storing: Mutex::new(()),
-            plain: files.len() - backups.iter().flat_map(|of| &of.files).flatten().count(),
             next_part: AtomicUsize::new(0),
-            files,
-            backups,
+            plan,
+            work,
         });
-        if let Some(folder) = &capture_dir {
-            Tables::write_files(folder, &shared.files)?;
-        }
         let (sender, problems) = sync_channel(WAITING);
         let start = |_| {
-            let (shared, sender, folder) = (Arc::clone(&shared), sender.clone(), capture_dir.clone());
+            let (shared, sender, folder) = (Arc::clone(&shared), sender.clone(), folder.clone());
             std::thread::spawn(move || {
                 let mut worker = Worker {
                     shared: &shared,
@@ -216,7 +214,7 @@ impl Run {
             })
         };
         let threads = (0..threads).map(start).collect();
-        Ok(Run { shared, threads, problems })
+        Run { shared, threads, problems }
     }
 
     /// How far it is.
@@ -224,7 +222,7 @@ impl Run {
         Status {
             running: self.shared.running.load(Relaxed) > 0,
             bytes: self.shared.bytes.load(Relaxed),
-            total_bytes: self.shared.total_bytes,
+            total_bytes: self.shared.work.bytes,
             problems: self.shared.problems.load(Relaxed),
         }
     }
@@ -312,9 +310,10 @@ impl<'s> Worker<'s> {
     fn work(&mut self, folder: Option<PathBuf>) -> Result<(), Error> {
         let mut tables = folder.map(|folder| Tables::create(&folder)).transpose()?;
         let mut open: Option<(usize, Open)> = None;
-        while let Some((number, offset)) = self.next_piece() {
+        while let Some((at, offset)) = self.next_piece() {
             let shared = self.shared;
-            let about = &shared.files[number];
+            let Stretch { file: number, to, .. } = shared.work.stretches[at];
+            let about = &shared.plan.files[number];
             let opened = match open.take() {
                 Some((n, opened)) if n == number => opened,
                 _ => match File::open(&about.path) {
@@ -326,7 +325,7 @@ impl<'s> Worker<'s> {
                     }
                     Err(e) if e.kind() == ErrorKind::NotFound => {
                         self.summary.vanished += u64::from(offset == 0);
-                        shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
+                        shared.bytes.fetch_add(PIECE.min(to - offset), Relaxed);
                         continue;
                     }
                     Err(source) => return Err(cannot_read(&about.path, &source)),
@@ -355,13 +354,13 @@ impl<'s> Worker<'s> {
                     if offset == 0 {
                         self.report(&about.path, 0, "file", wrong.clone());
                     }
-                    shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
+                    shared.bytes.fetch_add(PIECE.min(to - offset), Relaxed);
                     open = Some((number, opened));
                     continue;
                 }
             };
-            if !opened.sparse || !self.hole(number, about, &opened.file, offset) {
-                self.piece(number, about, &opened.file, stored, offset, tables.as_mut())?;
+            if !opened.sparse || !self.hole(at, about, &opened.file, offset..to) {
+                self.piece(number, &opened.file, stored, offset..to, tables.as_mut())?;
             }
             open = Some((number, opened));
         }
@@ -369,7 +368,7 @@ impl<'s> Worker<'s> {
             if part == 0 {
                 of.wrong.iter().for_each(|(path, wrong)| self.report(path, 0, "file", wrong.clone()));
             }
-            of.backup.read(part, &mut |member, input| {
+            of.backup.read(part, &|_| true, &mut |member, input| {
                 let read_whole = match of.files.get(member).copied().flatten() {
                     Some(number) => self.member(number, input, of.meanwhile.as_ref(), tables.as_mut())?,
                     None => of.backup.has_digests() && self.other_member(of, member, input),
@@ -379,7 +378,7 @@ impl<'s> Worker<'s> {
             })?;
         }
         if let Some(tables) = tables {
-            let rows = tables.close(&self.shared.storing)?;
+            let rows = tables.close()?;
             rows.into_iter().for_each(|(name, n)| *self.summary.rows.entry(name).or_default() += n);
         }
         Ok(())
@@ -391,29 +390,25 @@ impl<'s> Worker<'s> {
             if self.shared.stop.load(Relaxed) {
                 return None;
             }
-            let file = self.shared.files.get(..self.shared.plain)?.get(next.file)?;
-            if next.offset < file.bytes {
-                let piece = (next.file, next.offset);
+            let stretches = &self.shared.work.stretches;
+            if next.offset < stretches.get(next.stretch)?.to {
+                let piece = (next.stretch, next.offset);
                 next.offset += PIECE;
                 return Some(piece);
             }
-            *next = Next { file: next.file + 1, offset: 0 };
+            let stretch = next.stretch + 1;
+            *next = Next { stretch, offset: stretches.get(stretch).map_or(0, |stretch| stretch.from) };
         }
     }
 
     /// The next part of a backup.
     fn next_part(&self) -> Option<(&'s BackupFiles, usize)> {
         let shared: &'s Shared = self.shared;
-        let mut part = shared.next_part.fetch_add(1, Relaxed);
-        for of in shared.backups.iter().filter(|_| !shared.stop.load(Relaxed)) {
-            // What is wrong with a backup is told with its first part, also of one that has none.
-            let parts = of.backup.parts().max(1);
-            if part < parts {
-                return Some((of, part));
-            }
-            part -= parts;
+        if shared.stop.load(Relaxed) {
+            return None;
         }
-        None
+        let (backup, part) = *shared.work.parts.get(shared.next_part.fetch_add(1, Relaxed))?;
+        Some((shared.plan.backups.get(backup)?, part))
     }
 
     /// A file of a backup that has no pages: whether its bytes are those that they should be.
@@ -433,7 +428,7 @@ impl<'s> Worker<'s> {
         mut tables: Option<&mut Tables>,
     ) -> Result<bool, Error> {
         let shared = self.shared;
-        let about = &shared.files[number];
+        let about = &shared.plan.files[number];
         if let Some(wrong) = too_long(about) {
             self.report(&about.path, 0, "unknown", wrong);
         }
@@ -484,18 +479,23 @@ impl<'s> Worker<'s> {
         Ok(is_whole)
     }
 
-    /// Whether a piece is in a hole of its file; then that is counted as new pages up to where it ends, and not read.
-    fn hole(&mut self, number: usize, about: &RelationFile, file: &File, offset: u64) -> bool {
+    /// Whether a piece of a stretch is in a hole of its file; then that is counted as new pages up to where it ends, and not read.
+    fn hole(
+        &mut self,
+        stretch: usize,
+        about: &RelationFile,
+        file: &File,
+        Range { start: offset, end: to }: Range<u64>,
+    ) -> bool {
         let size = u64::from(about.layout.block_size);
-        let end = (offset + PIECE).min(about.bytes);
+        let end = (offset + PIECE).min(to);
         // A page that is cut off is not passed over.
-        let Some(data) = hole_at(file, offset, about.bytes).filter(|data| *data >= end && end.is_multiple_of(size))
-        else {
+        let Some(data) = hole_at(file, offset, to).filter(|data| *data >= end && end.is_multiple_of(size)) else {
             return false;
         };
         let (mut bytes, until) = (end - offset, data / PIECE * PIECE);
         let mut next = self.shared.next.lock();
-        if next.file == number && next.offset < until {
+        if next.stretch == stretch && next.offset < until {
             bytes += until - next.offset;
             next.offset = until;
         }
@@ -509,15 +509,16 @@ impl<'s> Worker<'s> {
     fn piece(
         &mut self,
         number: usize,
-        about: &RelationFile,
         file: &File,
         stored: Option<&Stored>,
-        offset: u64,
+        Range { start: offset, end: to }: Range<u64>,
         tables: Option<&mut Tables>,
     ) -> Result<(), Error> {
+        let shared = self.shared;
+        let about = &shared.plan.files[number];
         let size = about.layout.block_size as usize;
         // A file may have been looked at while its last page was being added: all of that page is asked for.
-        let there = PIECE.min(about.bytes - offset) as usize;
+        let there = PIECE.min(to - offset) as usize;
         let wanted = there.next_multiple_of(size);
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut read = 0;
@@ -588,7 +589,7 @@ impl<'s> Worker<'s> {
             self.summary.items += u64::from(verdict.items);
             *self.summary.kinds.entry(verdict.kind.as_str()).or_default() += 1;
             if let Some(tables) = tables.as_deref_mut() {
-                tables.page(&self.shared.storing, number as i32, fork_block, page, &verdict)?;
+                tables.page(self.shared.plan.ids[number], fork_block, page, &verdict)?;
             }
         }
         self.summary.bytes += read as u64;

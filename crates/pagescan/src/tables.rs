@@ -15,7 +15,6 @@ use leadline_page::Tid;
 
 use crate::files::RelationFile;
 use leadline_errors::Error;
-use parking_lot::Mutex;
 
 /// Rows that make a batch: with those of one more page not more than a page of the Parquet file takes.
 const BATCH: usize = 16_000;
@@ -83,7 +82,7 @@ impl Table {
         Ok(Table { writer, columns: Columns::new(heap), heap, in_segment: 0 })
     }
 
-    fn flush(&mut self, storing: &Mutex<()>) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<(), Error> {
         let rows = self.columns.lp.len();
         if rows == 0 {
             return Ok(());
@@ -107,14 +106,13 @@ impl Table {
         self.in_segment += rows;
         if self.in_segment >= SEGMENT {
             self.in_segment = 0;
-            let _storing = storing.lock();
             self.writer.roll()?;
         }
         Ok(())
     }
 }
 
-/// The tables of one thread.
+/// The tables that one task writes, into a folder of its own.
 pub(crate) struct Tables {
     heap: Table,
     index: Table,
@@ -154,21 +152,14 @@ impl Tables {
     }
 
     /// The rows of one page.
-    pub(crate) fn page(
-        &mut self,
-        storing: &Mutex<()>,
-        file_id: i32,
-        block: u32,
-        page: &[u8],
-        verdict: &Verdict,
-    ) -> Result<(), Error> {
+    pub(crate) fn page(&mut self, file_id: i32, block: u32, page: &[u8], verdict: &Verdict) -> Result<(), Error> {
         let Some(header) = Header::parse(page) else { return Ok(()) };
         let mut by_flags = [0i64; 4];
         match verdict.kind.items() {
             Items::Heap => {
                 heap_rows(&mut self.heap.columns, &mut by_flags, file_id, block, page, &header);
                 if self.heap.columns.lp.len() >= BATCH {
-                    self.heap.flush(storing)?;
+                    self.heap.flush()?;
                 }
             }
             items @ (Items::Index | Items::Spgist | Items::Brin) => {
@@ -185,7 +176,7 @@ impl Tables {
                     }
                 }
                 if self.index.columns.lp.len() >= BATCH {
-                    self.index.flush(storing)?;
+                    self.index.flush()?;
                 }
             }
             Items::None | Items::Unknown => {}
@@ -208,24 +199,22 @@ impl Tables {
             Value::Int(by_flags[3]),
         ])?;
         if self.page_rows.len() >= BATCH {
-            self.flush_pages(storing)?;
+            self.flush_pages()?;
         }
         Ok(())
     }
 
-    fn flush_pages(&mut self, storing: &Mutex<()>) -> Result<(), Error> {
+    fn flush_pages(&mut self) -> Result<(), Error> {
         let batch = self.page_rows.finish()?;
         self.pages.write(&batch)?;
-        let _storing = storing.lock();
         Ok(self.pages.roll()?)
     }
 
     /// Writes what is left; the rows of each table.
-    pub(crate) fn close(mut self, storing: &Mutex<()>) -> Result<Vec<(&'static str, u64)>, Error> {
-        self.heap.flush(storing)?;
-        self.index.flush(storing)?;
-        self.flush_pages(storing)?;
-        let _storing = storing.lock();
+    pub(crate) fn close(mut self) -> Result<Vec<(&'static str, u64)>, Error> {
+        self.heap.flush()?;
+        self.index.flush()?;
+        self.flush_pages()?;
         let mut rows = Vec::new();
         for writer in [self.heap.writer, self.index.writer, self.pages] {
             let name = writer.spec().name;

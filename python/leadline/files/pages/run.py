@@ -1,4 +1,4 @@
-"""All pages of files and data directories: check them, or write them as tables."""
+"""All pages of files and data directories, checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from leadline.progress import TerminalLine
 from leadline.units import MB
 
 if TYPE_CHECKING:
-    from leadline._core.capture import Written
     from leadline._core.datadir import Remark
     from leadline._core.pages import PageRunSummary, Problem
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST = 256
 WAIT_S = 0.1
-TABLES = ("page_file", "page", "heap_tuple", "index_item")
 
 
 class Pages:
@@ -42,13 +40,11 @@ class Pages:
         paths: list[Path],
         *,
         block_size: int | None = None,
-        capture_dir: Path | None = None,
         key: str | None = None,
         progress: TerminalLine | None = None,
     ) -> None:
         self._started = time.monotonic()
-        directory = str(capture_dir) if capture_dir else None
-        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=directory, key=key)
+        self._run = PageRun([str(path) for path in paths], block_size=block_size, key=key)
         self._progress = progress
         self._paths = paths
         self.remarks = condition.remarks(str(path) for path in paths)
@@ -87,41 +83,3 @@ class Pages:
             elapsed = time.monotonic() - self._started
             rate = f"{status['bytes'] / max(elapsed, 1e-3) / MB:,.0f} MB/s, {status['problems']} problems"
             self._progress.share(status["bytes"], status["total_bytes"], rate)
-
-
-def scan(
-    paths: list[Path],
-    directory: Path,
-    *,
-    block_size: int | None = None,
-    overwrite: bool = False,
-    key: str | None = None,
-    progress: TerminalLine | None = None,
-) -> Pages:
-    """Writes the tables of all pages into a new capture directory; the finished run with its summary. overwrite: replace a capture.
-
-    The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
-    """
-    from leadline.capture.directory import new_capture  # with it comes DuckDB, and a check needs none
-    from leadline.capture.making import Making
-    from leadline.capture.manifest import Clock, ProbeState, Target
-
-    with new_capture(directory, overwrite=overwrite, exactly=True):
-        names = [str(path) for path in paths]
-        making = Making(directory, Target("files", ", ".join(names)), {"paths": names, "block_size": block_size})
-        now = time.monotonic_ns()
-        making.manifest.clock = Clock(now, now, time.time_ns() - now)
-        making.manifest.probes["pages"] = ProbeState(tier="files")
-        with making.from_files() as manifest:
-            pages = Pages(paths, block_size=block_size, capture_dir=directory, key=key, progress=progress)
-            for _ in pages:
-                pass
-            rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
-            manifest.tables = {name: _written(directory / name, rows.get(name, 0)) for name in TABLES}
-            manifest.target.detail = {**pages.summary}
-    return pages
-
-
-def _written(table: Path, rows: int) -> Written:
-    sizes = [segment.stat().st_size for segment in table.glob("*.parquet")]
-    return {"rows": rows, "bytes": sum(sizes), "segments": len(sizes)}
