@@ -42,15 +42,16 @@ def as_piece(made: SyntheticCapture, directory: Path, number: int, second: float
 
 
 def small_piece(
-    directory: Path, number: int, wall_ns: int, seconds: float = 600, size: int = 1 * MB, status: str = "complete", process: str = "1@1"
-) -> Path:
-    """A piece of which only the manifest and the size matter."""
-    path = directory / new_name(wall_ns, [entry.name for entry in directory.iterdir()])
+    directory: Path, number: int, wall_ns: int, seconds: float = 600, size: int = 1 * MB, status: str = "complete", process: str = "1@1",
+    span_s: int = 0, last: int = 0,
+) -> Path:  # fmt: skip
+    """A piece of which only the manifest and the size matter. span_s, last: of a coarse one, which replaces those up to `last`."""
+    path = directory / new_name(wall_ns, [entry.name for entry in directory.iterdir()], span_s)
     (path / "tick").mkdir(parents=True)
     (path / "tick" / "000001.bin").write_bytes(b"\1" * max(0, size - 16384))
     ts_from = TS_0 + (wall_ns - WALL_0)
-    manifest = Manifest(SERVER, status=status, clock=Clock(ts_from, ts_from + round(seconds * 1e9), wall_ns - ts_from))
-    manifest.options["recorder"] = {"number": number, "process": process, "boot": BOOT}
+    manifest = Manifest(SERVER, status=status, clock=Clock(ts_from, ts_from + round(seconds * 1e9), wall_ns - ts_from, span_s or None))
+    manifest.options["recorder"] = {"number": number, "process": process, "boot": BOOT} | ({"last": last} if last else {})
     write_manifest(path, manifest)
     return path
 

@@ -365,14 +365,13 @@ def test_sessions_that_begin_are_counted_once_and_workers_are_not(tmp_path: Path
     again = " union all ".join(later.format(*of, segment) for of in ((0, 0), (10, 0), (20, 7)))
     duckdb.sql(f"copy ({again}) to '{segment.with_name('000002.parquet')}' (format parquet)")
     assert [piece.take_in(ended=False).begun for _ in range(2)] == [3, 0]
-    piece.close()
 
 
 def test_passes_that_were_missed_take_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy host four of five may be missed: a step lasts five seconds all the same."""
     more = Increase(100, 400, 10**9, 20, Counter({("Lock", "tuple"): 8 * 10**9}))
     monkeypatch.setattr(load_module, "newest", lambda piece: object())
-    monkeypatch.setattr(load_module, "Piece", lambda path: SimpleNamespace(take_in=lambda ended: more, close=lambda: None))
+    monkeypatch.setattr(load_module, "Piece", lambda path: SimpleNamespace(take_in=lambda ended: more))
     load = Load(5.0, SESSIONS.total)
     assert load.look(tmp_path) == Step({"waits: Lock": 8.0, SESSIONS.total: 8.0, "run queue": 0.0}, 4.0, 5.0)
 

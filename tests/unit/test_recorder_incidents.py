@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import LONG
+from findings_synthetic import SyntheticCapture
+from leadline.capture.reader import open_capture
+from leadline.findings import evaluate
 from leadline.recorder import still
-from leadline.recorder.incidents import MOST, OVER, Incident, changes
+from leadline.recorder.incidents import BEGINS, MOST, OVER, SEVERITIES, Incident, changes
 from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Pieces
-from leadline.recorder.watch import Watch
-from recorded_pieces import small_piece
+from leadline.recorder.watch import AGAIN_WINDOW_S, WINDOW_S, Watch
+from leadline.recorder.window import take_window
+from recorded_pieces import WALL_0, as_piece, small_piece
 
 
 def finding(severity: str = "medium", cost_s: float | None = 10.0, subject: str = "table t", rule: str = "A-RULE") -> dict[str, Any]:
@@ -134,6 +142,71 @@ def test_one_that_is_asked_for_begins_with_the_next_look_and_once_more_soon(watc
             begun.append(second)
             ALL[-1].answer = {"window_s": 180.0, "findings": []}
     assert begun == [60, 90, 120, 180]
+    assert [child.arguments[1] for child in ALL] == ["180.0", "180.0", "60.0", "180.0"], "what comes soon after is of the last minute"
+
+
+def test_a_second_look_that_comes_too_early_is_skipped_and_the_next_is_of_three_minutes(watch: Watch) -> None:
+    state: dict[str, Any] = {}
+    watch.look(state, at(0), [], "running")
+    watch.soon()
+    watch.look(state, at(10), [], "running")
+    for second in (40, 99):
+        watch.look(state, at(second), [], "running")
+    ALL[-1].answer = {"window_s": 180.0, "findings": []}
+    watch.look(state, at(100), [], "running")
+    assert [child.arguments[1] for child in ALL] == ["180.0", "180.0"] and state["skipped"] == 1
+
+
+def test_what_a_second_look_costs_is_not_compared_with_what_is_usual(watch: Watch) -> None:
+    """What is usual was learned of windows of three minutes: in one minute the same trouble costs three times as much a second."""
+    watch.look({}, at(0), [], "running")
+    watch.soon()
+    costs = []
+    for second in (10, 20, 40, 50):
+        watch.look({}, at(second), [], "running")
+        ALL[-1].answer = {"window_s": 60.0, "findings": [finding(cost_s=30.0)]}
+        costs.append(watch.costs())
+    assert costs == [None, {"A-RULE": 0.5}, None, None] and len(ALL) == 2
+
+
+def load_of_three_minutes(folder: Path, number: int, *, incidents: bool) -> Path:
+    """A directory with one piece: four sessions that work, and one that waits for its client for some seconds now and then. incidents:
+    eight wait for a lock in the first minute, and two for their clients in the last.
+    """
+    cap, rng = SyntheticCapture(folder, seconds=180, rate_hz=20), random.Random(number)
+    for _ in range(4):
+        cap.sample(cap.add_session(), "active", None, 0, 180)
+    export, begin = cap.add_session(application_name="export"), rng.uniform(0, 30)
+    while begin < 180:
+        cap.sample(export, "active", "Client:ClientWrite", begin, min(begin + rng.uniform(0.5, 5), 180))
+        begin += rng.uniform(20, 60)
+    if incidents:
+        for _ in range(8):
+            cap.sample(cap.add_session(), "active", "Lock:relation", 20, 40)
+        for pid in (7001, 7002):
+            cap.sample(cap.add_session(pid=pid, application_name="csv"), "active", "Client:ClientWrite", 140, 160)
+    as_piece(cap, folder / "rec", 1, 0)
+    return folder / "rec"
+
+
+def begins(directory: Path, seconds: float, out: Path) -> set[tuple[str, str]]:
+    """Rules and subjects of what would be new after an evaluation of the last seconds."""
+    end = datetime.fromtimestamp(WALL_0 / 1e9, UTC) + timedelta(seconds=180)
+    with closing(open_capture(take_window(directory, end - timedelta(seconds=seconds), end, out), hold=True)) as capture:
+        return {(found.id, found.subject) for found in evaluate(capture).findings if found.severity in SEVERITIES[BEGINS:]}
+
+
+def test_an_incident_some_minutes_before_does_not_hide_another_one_from_the_second_look(tmp_path: Path) -> None:
+    directory = load_of_three_minutes(tmp_path, 0, incidents=True)
+    slow = ("SLOW-CLIENT", "application csv from local")
+    assert slow not in begins(directory, WINDOW_S, tmp_path / "first")
+    assert slow in begins(directory, AGAIN_WINDOW_S, tmp_path / "second")
+
+
+@pytest.mark.parametrize("number", range(40) if LONG else range(3))
+def test_a_second_look_tells_no_more_of_a_quiet_load_than_the_first(tmp_path: Path, number: int) -> None:
+    directory = load_of_three_minutes(tmp_path, number, incidents=False)
+    assert begins(directory, AGAIN_WINDOW_S, tmp_path / "second") <= begins(directory, WINDOW_S, tmp_path / "first")
 
 
 def test_what_each_rule_has_cost_is_given_once(watch: Watch) -> None:

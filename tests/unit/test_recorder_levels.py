@@ -10,27 +10,32 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import background, wait_until
 from findings_synthetic import SyntheticCapture
+from leadline.capture import reader
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
-from leadline.recorder import coarser
+from leadline.recorder import coarser, levels, lock_levels
 from leadline.recorder.levels import coarsen
 from leadline.recorder.moments import Moment
-from leadline.recorder.pieces import Pieces, gaps
+from leadline.recorder.pieces import Piece, Pieces, gaps
 from leadline.recorder.retention import Level, to_coarsen
 from leadline.recorder.status import as_text, status
 from leadline.recorder.window import take_window
 from leadline.tables import all_tables
+from leadline.views.lock_tree import Waiter, lock_trees
+from leadline.views.spenders import objects
 from level_sums import rows, sums
 from recorded_pieces import BOOT, TS_0, WALL_0, as_piece, begun_at, small_piece
 
@@ -60,7 +65,22 @@ def load(cap: SyntheticCapture, number: int = 0) -> None:
     cap.add_every("device_delta", 1, cap.seconds, 1, dt_ns=10**9, device="sda", writes=3, in_flight=2)
     cap.add_every("host_stat", 1, cap.seconds, 1, metric="stat.ctxt", value=17)
     cap.lock_wait(1, 2, 5, 8, samples=False)
+    locks(cap)
     cap.stat("pg_stat_database", "xact_commit", 100, 200)
+    cap.add("buffer_wait", buf_id=7, relfilenode=77, fork="main", page_kind="heap", wait_kind="content", waiters=1, waiters_exclusive=1)
+
+
+def locks(cap: SyntheticCapture) -> None:
+    """A chain of three, a waiter with two roots and one ahead in its queue, a circle, a prepared transaction, one lock after the other."""
+    for victim, blocker, begin, end, lock in (
+        (3, 1, 2, 9, {"locktype": "relation", "datid": 16384, "relid": 77}), (4, 3, 3, 9, {}), (5, 1, 4, 6.5, {}), (5, 2, 4, 6.5, {}),
+        (5, 4, 4, 6.5, {"blocker_kind": "queue"}), (1, 3, 11, 13, {}), (3, 1, 11, 13, {}), (2, -1, 10, 12, {}),
+        (4, 1, 14, 15, {"locktype": "tuple", "datid": 16384, "relid": 77, "page": 3, "tuple": 4}),
+        (4, 2, 15, 16, {"locktype": "tuple", "datid": 16384, "relid": 78, "page": 5, "tuple": 6}),
+        (4, 1, 16, 17.5, {"locktype": "advisory", "classid": 7}),
+    ):  # fmt: skip
+        cap.lock_wait(victim, blocker, begin, min(end, cap.seconds), **{"page": -1, "tuple": -1} | lock)
+    cap.add("relation", datid=16384, relid=77, relfilenode=77, nspname="public", relname="t", relkind="r")
 
 
 def made(folder: Path, number: int = 0, seconds: int = PIECE_S) -> SyntheticCapture:
@@ -98,6 +118,34 @@ def test_sums_of_each_level_are_those_of_the_finer_one(tmp_path: Path) -> None:
     assert counts[0] > 4 * counts[1] > 8 * counts[2] > 0
 
 
+def shape(waiters: list[Waiter]) -> list[object]:
+    return [(w.pid, round(w.seconds, 9), w.mode, w.blocker_mode, w.queued, w.statement, shape(w.waiters)) for w in waiters]
+
+
+def test_lock_trees_and_objects_of_each_level_are_those_of_the_finer_one(tmp_path: Path) -> None:
+    fine = made(tmp_path, seconds=20).write()
+    coarse = level(fine, tmp_path / "seconds", 1)
+    paths, found = [fine, coarse, level(coarse, tmp_path / "minutes", 60)], []
+    for path in paths:
+        with closing(open_capture(path)) as capture:
+            trees = {(tree.pid, round(tree.seconds, 9), tree.victims): shape(tree.waiters) for tree in lock_trees(capture)}
+            found.append((trees, {(o.object, o.object_kind, round(o.lock_s, 9)) for o in objects(capture) if o.lock_s}))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][0]) == 3 and {name for name, *_ in found[0][1]} >= {"public.t", "relation 78", "advisory lock 7/0"}
+    counts = [rows(path, "select count(*) as n from lock_wait")[0]["n"] for path in paths]
+    assert counts[0] > 3 * counts[1] > 3 * counts[2] > 0
+    assert rows(paths[1], "from lock_hold") == []
+
+
+def test_chains_are_followed_some_looks_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = made(tmp_path, seconds=20).write()
+    whole = rows(level(fine, tmp_path / "whole", 1), "from lock_wait order by all")
+    monkeypatch.setattr(lock_levels, "ROWS_AT_ONCE", 7)
+    parts = rows(level(fine, tmp_path / "parts", 1), "from lock_wait order by all")
+    assert [row | {"part_s": round(row["part_s"], 9)} for row in parts] == [row | {"part_s": round(row["part_s"], 9)} for row in whole]
+    assert len(whole) > 30
+
+
 def test_no_transaction_is_older_in_a_coarse_capture_than_it_was(tmp_path: Path) -> None:
     fine = made(tmp_path).write()
     oldest = "select pid, max(xact_age_s) as age, max(state_age_s) as state from session_sample group by all order by all"
@@ -111,8 +159,8 @@ def test_a_coarse_capture_says_so_everywhere(tmp_path: Path, capsys: pytest.Capt
     coarse = level(fine, tmp_path / "coarse.leadline", 60)
     found = read_manifest(coarse)
     assert found.clock.span_s == 60 and found.status == "complete" and found.clock.ts_to == read_manifest(fine).clock.ts_to
-    assert not (coarse / "lock_wait").exists()
-    assert "single passes" in found.probes["locks"].detail["without"]["lock_wait"]
+    assert not (coarse / "buffer_wait").exists()
+    assert "single passes" in found.probes["buffers"].detail["without"]["buffer_wait"]
     assert run(["show", str(coarse)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "coarse, one row each 60 s" in shown and "the passes of each minute are one row" in shown
@@ -214,6 +262,100 @@ def test_a_kill_leaves_each_piece_once_fine_or_coarse(tmp_path: Path) -> None:
         assert len(list(directory.glob("*.leadline*"))) == len(numbers)
 
 
+# A recorder whose server is not there, of which all looks come at once: it only keeps its limits.
+KEEPS_LIMITS = """
+import sys, threading
+from pathlib import Path
+from leadline.errors import LeadlineError
+from leadline.probes.options import Options
+from leadline.recorder.moments import Moment
+from leadline.recorder.retention import Level, Limits
+from leadline.recorder.run import LEAST_BYTES, Recorder, World
+
+class Soon(threading.Event):
+    def wait(self, timeout=None):
+        return super().wait(0.02)
+
+def away(options):
+    raise LeadlineError("connection", "the server cannot be reached")
+
+now = Moment(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+limits = Limits(1e9, LEAST_BYTES, 0, (Level(1, 1e8),))
+Recorder(Path(sys.argv[1]), Options(data_dir="/data", for_s=600), limits, World(lambda: now, identify=away)).run(Soon())
+"""
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """At one moment: stopped, it begins no other child."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    for pid in [process.pid, *children]:
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def keeping_limits(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Killed at the end of the block."""
+    now = later(3600)
+    command = [sys.executable, "-c", KEEPS_LIMITS, directory, now.wall_ns, now.boot_ns, now.boot]
+    with background(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        yield process
+        kill_with_children(process)
+
+
+def test_a_kill_while_room_is_made_leaves_each_minute_once_and_readable(tmp_path: Path) -> None:
+    """Six pieces of 6 MB beside a coarse one, of which 32 MB may stay: some detail is removed, the rest becomes coarse."""
+    original = directory_of(tmp_path, 8, 5)
+    coarser.make(original, 1, [piece.name for piece in Pieces(original).read()[:2]])
+    Pieces(original).tidy()
+    before = Pieces(original).read()
+    for piece in before[1:]:
+        (piece.path / "tick" / "padding").write_bytes(b"\1" * 6_000_000)
+
+    def parts(directory: Path) -> list[Piece]:
+        """What is there, after a look whether it has exactly what the pieces had of which it is made."""
+        found = Pieces(directory).read()
+        assert (found[0].number, found[0].last, found[0].span_s) == (1, 2, 1), "the oldest piece is coarse, and stays"
+        assert found[-1].last == 8 and all(b.number == a.last + 1 for a, b in pairwise(found[1:])), "of detail the oldest went"
+        for piece in found:
+            of = [one.path for one in before if piece.number <= one.number and one.last <= piece.last]
+            assert sums([piece.path]) == sums(of)
+        return found
+
+    began = time.monotonic()
+    whole = shutil.copytree(original, tmp_path / "whole")
+    with keeping_limits(whole):
+        wait_until(lambda: all(piece.span_s == 1 for piece in Pieces(whole).read()), what="all that is left is coarse")
+        lasts = time.monotonic() - began
+    assert [(piece.number, piece.last) for piece in parts(whole)] == [(1, 2), (6, 8)]
+    for n in range(KILLS):
+        directory = shutil.copytree(original, tmp_path / f"killed{n}")
+        with keeping_limits(directory) as process, suppress(subprocess.TimeoutExpired):
+            process.wait(lasts * (n + 1) / (KILLS + 1))  # whatever it meets
+        left = [piece.name for piece in parts(directory)]
+        Pieces(directory).tidy()
+        assert [piece.name for piece in parts(directory)] == left == sorted(path.name for path in directory.glob("*.leadline*"))
+
+
+def test_pieces_that_are_removed_while_they_become_coarse_give_no_coarse_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that goes away while the piece is read would be missing in a piece that looks whole."""
+    directory = directory_of(tmp_path, 2, 3)
+    first, second = Pieces(directory).read()
+    write = levels._write_table
+
+    def removes(*arguments: Any) -> None:
+        write(*arguments)
+        if arguments[1].name == "session_run" and first.path.exists():
+            Pieces(directory).remove(first)
+
+    monkeypatch.setattr(levels, "_write_table", removes)
+    with pytest.raises(LeadlineError):
+        coarser.make(directory, 1, [first.name, second.name])
+    assert [path.name for path in directory.glob("*.leadline*")] == [second.name]
+
+
 @pytest.mark.parametrize("step", ["coarsen", "join", "write_manifest", "_to_disk"])
 def test_what_fails_halfway_leaves_the_fine_pieces(tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = directory_of(tmp_path, 2, 3)
@@ -247,11 +389,11 @@ def test_what_becomes_coarse_and_when(tmp_path: Path) -> None:
     start = (begin - WALL_0) / 1e9
     for number in range(12):
         small_piece(tmp_path, number + 1, begin + number * 600 * 10**9, process="2@2" if number >= 9 else "1@1")
-    levels = (Level(1, 6 * 3600), Level(60, 86_400))
+    two = (Level(1, 6 * 3600), Level(60, 86_400))
     found = Pieces(tmp_path).read()
 
     def due(seconds: float) -> list[int]:
-        told = to_coarsen(found, later(start + seconds), levels)
+        told = to_coarsen(found, later(start + seconds), two)
         return [] if told is None else [piece.number for piece in told[1]]
 
     assert due(7 * 3600 - 1) == [], "the hour is not old enough as a whole"
@@ -285,6 +427,20 @@ def test_status_shows_the_levels(tmp_path: Path) -> None:
 def test_levels_that_make_no_sense_are_refused(options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["record", "--host", "--to", "nowhere", "--unit", *options]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_many_pieces_are_joined_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The findings of three minutes were not evaluated where pieces are short: all tables of all pieces were read at once."""
+    directory = tmp_path / "rec"
+    for number in range(12):
+        with begun_at(5 * number):
+            as_piece(made(tmp_path, 0, 4), directory, number + 1, 5 * number)
+    pieces = Pieces(directory).read()
+    begin, end = (datetime.fromtimestamp(ns // 10**9, UTC) for ns in (pieces[0].wall_from, pieces[-1].wall_to + 10**9))
+    monkeypatch.setattr(reader, "_settings", [*reader._settings])
+    reader.limit_databases("80MB", 1)
+    whole = take_window(directory, begin, end, tmp_path / "whole")
+    assert read_manifest(whole).tables["session"]["rows"] == sum(read_manifest(piece.path).tables["session"]["rows"] for piece in pieces)
 
 
 def test_a_window_of_a_coarse_piece_is_coarse_and_levels_are_not_joined(tmp_path: Path) -> None:

@@ -9,8 +9,19 @@ from pathlib import Path
 
 import pytest
 from leadline.recorder.moments import Moment
-from leadline.recorder.pieces import Pieces, gaps, new_name, read_piece, used_bytes
-from leadline.recorder.retention import HOLD_S, LEAST_ESTIMATE, estimate, expired, held_s, in_excess, largest_piece, step_s
+from leadline.recorder.pieces import Piece, Pieces, gaps, new_name, read_piece, used_bytes
+from leadline.recorder.retention import (
+    HOLD_S,
+    LEAST_ESTIMATE,
+    Level,
+    estimate,
+    expired,
+    held_s,
+    in_excess,
+    largest_piece,
+    step_s,
+    to_shrink,
+)  # fmt: skip
 from leadline.recorder.status import others
 from leadline.units import MB
 from recorded_pieces import BOOT, TS_0, WALL_0, small_piece
@@ -56,11 +67,89 @@ def test_the_oldest_go_until_the_rest_and_the_next_fit(directory: Path) -> None:
         assert sum(p.bytes for p in found[len(gone) :]) <= max(0, limit - room)
 
 
+LEVELS = (Level(1, 6 * 3600), Level(60, 3 * DAY_S))
+
+
+def three_levels(minutes: int = 2, seconds: int = 3, fine: int = 5) -> list[Piece]:
+    """So many pieces of each level: of a day in 3 MB, of an hour in 4 MB, of ten minutes in 5 MB; the first begins with a whole day."""
+    found, at, number = list[Piece](), DAY_S * (WALL_0 // 10**9 // DAY_S), 1
+    for span_s, lasts, size, many, of in ((60, DAY_S, 3, minutes, 144), (1, 3600, 4, seconds, 6), (0, 600, 5, fine, 1)):
+        for _ in range(many):
+            begin, end, last = at * 10**9, (at + lasts) * 10**9, number + of - 1
+            piece = Piece(
+                Path(f"{number}.leadline"), number, begin, end, begin, end, size * MB, "complete", "1@1", BOOT, last=last, span_s=span_s,
+            )  # fmt: skip
+            found.append(piece)
+            at, number = at + lasts, last + 1
+    return found
+
+
+def removed(pieces: list[Piece], room: int, limit: int) -> list[tuple[int, int]]:
+    """Span and number of each."""
+    return [(piece.span_s, piece.number) for piece in in_excess(pieces, room * MB, limit * MB, LEVELS)]
+
+
+def test_the_oldest_detail_goes_before_coarse_rows() -> None:
+    pieces = three_levels()  # 6 + 12 + 25 MB: numbers 1, 145; 289, 295, 301; 307 to 311
+    assert removed(pieces, 0, 43) == []
+    assert removed(pieces, 0, 42) == [(0, 307)], "not the oldest piece, which has rows of a minute"
+    assert removed(pieces, 2, 36) == [(0, 307), (0, 308)]
+    assert removed(pieces, 0, 30) == [(0, 307), (0, 308), (1, 289)], "detail has half of it: rows of a second are next"
+    assert removed(pieces, 0, 21) == [(0, 307), (0, 308), (0, 309), (1, 289), (1, 295)]
+    assert removed(three_levels(seconds=1), 0, 18) == [(0, 295), (0, 296), (0, 297), (0, 298)]
+
+
+def test_months_of_coarse_rows_leave_room_for_detail() -> None:
+    pieces = three_levels(minutes=30, seconds=1, fine=2)  # 90 + 4 + 10 MB
+    assert removed(pieces, 5, 106) == [(60, 1)], "detail, which coarse rows are made of, has less than half"
+    assert removed(pieces, 5, 100) == [(60, 1), (60, 145), (60, 289)]
+
+
+def test_a_level_loses_something_only_while_each_finer_one_has_its_share() -> None:
+    for seed in range(300):
+        rng = random.Random(seed)
+        pieces = three_levels(rng.randrange(12), rng.randrange(12), rng.randrange(12))
+        room, limit = rng.randrange(10 * MB), rng.randrange(1 * MB, 60 * MB)
+        gone = in_excess(pieces, room, limit, LEVELS)
+        left = {span_s: [p for p in pieces if p.span_s == span_s and p not in gone] for span_s in (0, 1, 60)}
+        used = {span_s: sum(p.bytes for p in of) for span_s, of in left.items()}
+        assert sum(used.values()) <= max(0, limit - room)
+        for span_s, of in left.items():
+            level = [p for p in pieces if p.span_s == span_s]
+            assert of == level[len(level) - len(of) :], "the oldest of each level"
+        lost = {p.span_s for p in gone}
+        if lost & {1, 60} and left[0]:
+            assert used[0] + room <= limit // 2
+        if 60 in lost and left[1]:
+            assert used[1] <= limit // 4
+
+
+def test_what_would_soon_be_removed_becomes_coarse_before_its_age() -> None:
+    pieces = three_levels()
+
+    def shrunk(room: int, limit: int, apart: tuple[str, ...] = ()) -> tuple[int, list[int]] | None:
+        due = to_shrink(pieces, room * MB, limit * MB, LEVELS, apart)
+        return None if due is None else (due[0].span_s, [piece.number for piece in due[1]])
+
+    assert shrunk(5, 48) is None, "all fits"
+    assert shrunk(5, 47) == (1, [307, 308]), "down to half of it: 25 + 5 MB, of which 23.5 may stay"
+    assert shrunk(5, 20) == (1, [307, 308, 309, 310]), "20 MB too much, and the rest"
+    assert shrunk(5, 47, ("307.leadline",)) == (1, [308, 309])
+    pieces = three_levels(fine=1)
+    assert shrunk(5, 27) == (60, [289, 295]), "rows of a second, which have 12 MB of 6.75"
+    pieces = three_levels(minutes=9, seconds=1, fine=1)
+    assert shrunk(5, 40) is None, "of rows of a minute nothing is coarser: the oldest of them are removed"
+    pieces = three_levels(fine=9)
+    assert shrunk(5, 30) == (1, [307, 308, 309, 310, 311, 312]), "at most an hour at once"
+    assert to_shrink(pieces, 5 * MB, 30 * MB, ()) is None
+
+
 def test_the_next_piece_is_expected_as_large_as_the_largest_of_the_last(directory: Path) -> None:
     found = Pieces(directory).read()
     assert estimate(found, 600, 1000 * MB) == pytest.approx(6 * MB * 1.25, rel=0.02)
     assert estimate(found, 60, 1000 * MB) == LEAST_ESTIMATE
     assert estimate(found, 6000, 100 * MB) == largest_piece(100 * MB) == 25 * MB
+    assert estimate([*found, *three_levels(1, 2, 0)], 600, 1000 * MB) == estimate(found, 600, 1000 * MB), "coarse ones say nothing of it"
 
 
 @pytest.mark.parametrize("set_by", [3600.0, -3600.0, 10 * 365 * DAY_S])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from leadline.errors import LeadlineError
 from leadline.probes.options import Options
 from leadline.recorder import run as run_module
 from leadline.recorder.pieces import Pieces, used_bytes
-from leadline.recorder.retention import HOLD_S, Limits
+from leadline.recorder.retention import HOLD_S, Level, Limits
 from leadline.recorder.run import BETWEEN_LOOKS, Recorder, World
 from leadline.recorder.state import locked, read_state, this_process, write_state
 from leadline.recorder.status import as_text, status
@@ -61,6 +64,7 @@ def world(fake: FakeWorld, stop: threading.Event, pieces: int) -> World:
                 break
             fake.seen.append(sum(used_bytes(p) for p in options.out.parent.glob("*.leadline")))
         manifest = json.loads((path / "manifest.json").read_text())
+        manifest["options"]["recorder"] |= options.recorder
         (path / "manifest.json").write_text(json.dumps(manifest | {"status": "complete"}))
         fake.made += 1
         if fake.ends is not None:
@@ -119,6 +123,79 @@ def test_a_piece_that_grows_much_more_than_the_ones_before_stays_in_the_limit(tm
     assert max(piece.bytes for piece in found) <= 10 * MB, "one that grows too large is ended early"
 
 
+class Coarser:
+    """Makes a coarse piece at once, a hundredth as large as what it is made of."""
+
+    def __init__(self, _module: str, arguments: Sequence[str]) -> None:
+        self.arguments = arguments
+
+    def result(self) -> dict[str, Any]:
+        directory, span_s, *names = self.arguments
+        of = [piece for piece in Pieces(Path(directory)).read() if piece.name in names]
+        assert [piece.name for piece in of] == names
+        before, seconds = sum(piece.bytes for piece in of), (of[-1].wall_to - of[0].wall_from) / 1e9
+        made = small_piece(
+            Path(directory), of[0].number, of[0].wall_from, seconds, before // 100, process=of[0].recorder, span_s=int(span_s),
+            last=of[-1].last,
+        )  # fmt: skip
+        return {"pieces": [made.name], "of": len(of), "apart": "", "bytes_before": before, "bytes_after": used_bytes(made)}
+
+    def end(self) -> None:
+        pass
+
+
+def test_weeks_survive_in_coarse_rows_where_detail_does_not_fit(tmp_path: Path) -> None:
+    """Detail of a day takes 48 MB, of which 32 MB may be kept: it becomes coarse earlier, and no minute is lost."""
+    fake = FakeWorld(piece_bytes=2 * MB, looks=4)
+    stop = Told(fake)
+    levels = (Level(1, DAY_S), Level(60, 5 * DAY_S))
+    with_coarser = replace(world(fake, stop, 300), child=Coarser)
+    Recorder(tmp_path, Options(data_dir="/data", for_s=3600), Limits(365 * DAY_S, 32 * MB, 100 * MB, levels), with_coarser).run(stop)
+    found = Pieces(tmp_path).read()
+    assert (found[0].number, found[-1].last) == (1, 300)
+    assert all(after.number == before.last + 1 for before, after in pairwise(found)), "twelve days without a hole"
+    assert [piece.span_s for piece in found] == sorted((piece.span_s for piece in found), reverse=True), "and the older, the coarser"
+    assert {piece.span_s for piece in found} == {0, 1, 60}
+    assert max(fake.seen) <= 32 * MB
+    assert 8 <= sum(piece.span_s == 0 for piece in found) <= 13, "detail has what the others leave, less two pieces"
+    state = read_state(tmp_path)
+    assert state is not None and state.removed == {}
+    assert state.coarser["1 s"]["early"] > 250
+    assert "before their age, for room" in as_text(status(tmp_path))
+
+
+def test_pieces_that_a_limit_removes_before_they_are_coarse_are_no_failure(tmp_path: Path) -> None:
+    class Late(Coarser):
+        def result(self) -> dict[str, Any]:
+            shutil.rmtree(Path(self.arguments[0]) / self.arguments[2])
+            return {"error": {"kind": "gone", "message": "the pieces were replaced or removed meanwhile"}}
+
+    fake = FakeWorld(piece_bytes=2 * MB, looks=4)
+    stop = Told(fake)
+    limits = Limits(365 * DAY_S, 32 * MB, 100 * MB, (Level(1, DAY_S),))
+    Recorder(tmp_path, Options(data_dir="/data", for_s=3600), limits, replace(world(fake, stop, 20), child=Late)).run(stop)
+    state = read_state(tmp_path)
+    assert state is not None and state.coarser["1 s"]["overtaken"] > 0 and "failed" not in state.coarser["1 s"]
+    assert state.last_error is None and "times a limit removed the pieces meanwhile" in as_text(status(tmp_path))
+
+
+@pytest.mark.parametrize(("detail", "tries"), [("IO Error: No space left on device", 6), ("a table is damaged", 1)])
+def test_what_did_not_become_coarse_for_want_of_room_is_tried_again_with_the_next_piece(tmp_path: Path, detail: str, tries: int) -> None:
+    """The first of eight pieces of an hour is old enough when the third begins."""
+    tried: list[Sequence[str]] = []
+
+    class Full(Coarser):
+        def result(self) -> dict[str, Any]:
+            tried.append(self.arguments[2:])
+            return {"error": {"kind": "storage", "message": "the coarse piece could not be made", "detail": detail}}
+
+    fake = FakeWorld(looks=4)
+    stop = Told(fake)
+    limits = Limits(365 * DAY_S, 1 << 40, 100 * MB, (Level(1, 3600),))
+    Recorder(tmp_path, Options(data_dir="/data", for_s=3600), limits, replace(world(fake, stop, 8), child=Full)).run(stop)
+    assert sum(names == tried[0] for names in tried) == tries
+
+
 def test_the_piece_that_is_written_is_never_removed(tmp_path: Path) -> None:
     fake = FakeWorld(piece_bytes=8 * MB)
     recorded(tmp_path, fake, 3, keep_s=1)  # all that has ended is too old at once
@@ -166,6 +243,37 @@ def test_a_full_disk_stops_writing_and_goes_on_by_itself(tmp_path: Path) -> None
     assert [piece.number for piece in Pieces(tmp_path).read()] == list(range(1, made + 4))
 
 
+@pytest.mark.parametrize(
+    ("without", "why"),
+    [({"there": False}, "the server cannot be reached"), ({"free": 90 * MB}, "no room on the disk: nothing is recorded")],
+)
+def test_a_wait_is_a_gap_that_says_for_what(tmp_path: Path, without: dict[str, Any], why: str) -> None:
+    """No piece is missing in the row, and yet this is no change from one piece to the next."""
+    fake = FakeWorld()
+    recorded(tmp_path, fake, 1)
+    before = {name: getattr(fake, name) for name in without}
+    for changes, waits in ((without, 3), (before, 1)):
+        vars(fake).update(changes)
+        recorded(tmp_path, fake, 3, waits=waits)
+    found = status(tmp_path)
+    assert [(gap["why"], gap["seconds"]) for gap in found["gaps"]] == [(why, 7)]
+    assert len(found["pieces"]) == 3 and found["switches"]["count"] == 0
+    state = read_state(tmp_path)
+    assert state is not None and state.waited == []
+
+
+def test_a_disk_without_inodes_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OMS-Agent-for-Linux#699: bytes were free, each file failed, and nothing went on when there were inodes again."""
+    here = list(os.statvfs(tmp_path))
+    here[2:8] = 1 << 30, 1 << 29, 1 << 29, 2_000, 1_500, 1_001  # blocks, free, free for us; files, free, free for us
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(here))
+    assert run_module._free_bytes(tmp_path) == (1 << 29) * here[1]
+    here[7] = 999
+    assert run_module._free_bytes(tmp_path) == 0
+    here[5:8] = 0, 0, 0  # a file system that makes inodes as it needs them, such as btrfs
+    assert run_module._free_bytes(tmp_path) == (1 << 29) * here[1]
+
+
 def test_a_state_that_cannot_be_written_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(directory: Path, state: object) -> None:
         raise LeadlineError("storage", "no space left to write the state of the recorder")
@@ -209,7 +317,10 @@ def test_a_server_that_fails_at_each_start_leaves_no_row_of_empty_pieces(tmp_pat
     assert status(tmp_path)["last_error"]["kind"] == "layout"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format_version": 1, "server": 3}', '{"format_version": "x"}', "\0" * 300])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"format_version": 1, "server": 3}', '{"format_version": 1, "waited": 3}', '{"format_version": "x"}', "\0" * 300],
+)
 def test_a_damaged_state_is_said_and_written_anew(tmp_path: Path, content: str) -> None:
     """netdata#9820: an empty file of its own ended the collector at every start."""
     recorded(tmp_path, FakeWorld(), 2)
@@ -264,6 +375,20 @@ def test_whether_it_runs_is_told_by_its_process(tmp_path: Path) -> None:
     write_state(tmp_path, state)
     found = status(tmp_path)
     assert not found["runs"] and found["doing"] == "killed"
+
+
+@pytest.mark.parametrize("differs", [{"pid": 1}, {"boot": "as a container has it"}], ids=["another pid", "another boot_id"])
+def test_a_recorder_that_has_another_pid_or_boot_id_in_its_container_runs(tmp_path: Path, differs: dict[str, Any]) -> None:
+    recorded(tmp_path, FakeWorld(), 1)
+    state = read_state(tmp_path)
+    assert state is not None
+    state.doing, state.process = "recording", this_process() | differs
+    write_state(tmp_path, state)
+    with locked(tmp_path):
+        assert status(tmp_path)["doing"] == "recording"
+        with pytest.raises(LeadlineError, match="another recorder writes"), locked(tmp_path):
+            pass
+    assert status(tmp_path)["doing"] == "killed"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from leadline.cli.streams import last_said
 # What records by itself, what looks at the book, what sets it up, and what does not end and makes captures all the time.
 UNRECORDED = (
     "run", "experiment", "study", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "variables",
-    "hook", "inventory", "record",
+    "hook", "inventory", "record", "recorder",
 )  # fmt: skip
 _ARGUMENTS = "leadline.arguments"
 _WRAPPED = "_leadline_recorded"

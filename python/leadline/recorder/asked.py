@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.recorder.state import State, read_state
+from leadline.recorder.state import State, check_one, read_state
 
 REQUEST = "detail.request"
 TAKEN = "detail.request.taken"
@@ -22,13 +22,14 @@ LOOK_S = 0.1
 
 def ask(directory: Path, for_s: float, *, answers_s: float = ANSWERS_S) -> Path:
     """Where the running recorder has begun the capture. Raises LeadlineError."""
+    check_one(directory)
     _running(directory)
     number = uuid.uuid4().hex
     _leave(directory, {"id": number, "for_s": for_s})
     end = time.monotonic() + answers_s
     while time.monotonic() < end:
         state = read_state(directory)
-        if state is None or not state.runs:
+        if state is None or not state.runs(directory):
             break
         if (answer := state.detail.get("answer", {})).get("id") == number:
             if error := answer.get("error"):
@@ -65,7 +66,7 @@ def forget_requests(directory: Path) -> None:
 def _running(directory: Path) -> State:
     """Raises LeadlineError when no recorder records there."""
     state = read_state(directory)
-    if state is None or not state.runs:
+    if state is None or not state.runs(directory):
         hint = "start one with leadline record --to DIR; or take a capture yourself: leadline take"
         raise LeadlineError("gone", "no recorder runs in this directory", hint=hint, where=str(directory))
     if state.doing != "recording":

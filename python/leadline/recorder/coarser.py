@@ -32,7 +32,7 @@ def make(directory: Path, span_s: int, names: Sequence[str]) -> dict[str, Any]:
     """Raises LeadlineError; `pieces` names what was made: one piece, or one for each if they cannot be joined."""
     pieces = [piece for piece in Pieces(directory).read() if piece.name in names]
     if len(pieces) < len(names):
-        raise LeadlineError("gone", "the pieces were replaced or removed meanwhile", where=str(directory))
+        raise _gone(directory)
     final = new_name(pieces[0].wall_from, Pieces(directory).names(), span_s)
     work = directory / (final + MAKING)
     work.mkdir()
@@ -55,6 +55,8 @@ def make(directory: Path, span_s: int, names: Sequence[str]) -> dict[str, Any]:
                 apart = e.detail
         if len(pieces) == 1 or apart:
             found = [(one.path, [piece]) for one, piece in zip(coarse, pieces)]
+        if not all(piece.path.exists() for piece in pieces):  # else a table that went away while this read would be missing
+            raise _gone(directory)
         made = [_publish(path, of, span_s) for path, of in found]
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -64,10 +66,16 @@ def make(directory: Path, span_s: int, names: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _gone(directory: Path) -> LeadlineError:
+    return LeadlineError("gone", "the pieces were replaced or removed meanwhile", where=str(directory))
+
+
 def _publish(path: Path, pieces: Sequence[Piece], span_s: int) -> Path:
     first, last = pieces[0], pieces[-1]
     manifest = read_manifest(path)
     manifest.options[OPTION] = {"number": first.number, "process": first.recorder, "boot": first.boot, "last": last.last}
+    if first.waited:
+        manifest.options[OPTION] |= {"waited": first.waited}
     if last.status != "complete":
         manifest.options[OPTION] |= {"ended": last.status, "error": last.error}
     write_manifest(path, manifest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 from leadline.book.place import find_place
 from leadline.book.recorder import Recorder as Run
 from leadline.recorder.incidents import Incident
-from leadline.recorder.moments import as_utc
+from leadline.recorder.moments import as_utc, ns_of
 from leadline.recorder.state import EVENTS
 
+SAID = ("change", "at", "since", "id", "subject", "statement")  # of every event
 SHOWN = 20  # events that the state has
 LONGEST_EVENTS = 4 << 20  # bytes of events.jsonl, and as much of the file before it
 KIND = "finding"  # of the run in the logbook that an event is
@@ -34,6 +36,22 @@ def as_line(event: Incident) -> dict[str, Any]:
     """As events.jsonl has it."""
     line = asdict(event) | {"at": as_utc(event.at), "since": as_utc(event.since)}
     return {key: value for key, value in line.items() if value or key not in ("measured", "capture")}
+
+
+def read_events(directory: Path) -> list[dict[str, Any]]:
+    """The events of a directory that are still kept, as they were told, `at` and `since` in ns; without lines that a full disk cut."""
+    found = []
+    for name in (EVENTS + ".1", EVENTS):
+        try:
+            lines = (directory / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict) and all(isinstance(event.get(key), str) for key in SAID):
+                    found.append(event | {"at": ns_of(event["at"]), "since": ns_of(event["since"])})
+    return found
 
 
 def _write(path: Path, events: Sequence[Incident]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,23 +92,28 @@ from (select max(ts) as ts, min(ts) as first_ts, arg_min(leader_pid, ts) as lead
 
 
 class Piece:
-    """One piece, and how far it was taken in. Raises LeadlineError for one that cannot be read. For one thread."""
+    """One piece, and how far it was taken in. Raises LeadlineError for one that cannot be read. For one thread.
+
+    A database is there only for as long as a call takes: it would keep 30 MB that it has freed, in a process that runs for months.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest = read_manifest(path)
         self._tick, self._ts, self._session_ts = -1, -1, -1
-        self._db = memory_database()
-        for setting in ("threads = 1", f"memory_limit = '{MEMORY}'", "temp_directory = ''"):
-            self._db.execute(f"set {setting}")
-        view, *read = (all_tables()[name] for name in ABOUT)
-        for table in read:
-            self._db.execute(f"create table {table.name} as {empty_table(table)}")
-        self._db.execute(manifest_view(self.manifest))
-        self._db.execute(f"create table {view.name} as {view.sql}")
+        self._db: duckdb.DuckDBPyConnection
 
-    def close(self) -> None:
-        self._db.close()
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        with closing(memory_database()) as self._db:
+            for setting in ("threads = 1", f"memory_limit = '{MEMORY}'", "temp_directory = ''"):
+                self._db.execute(f"set {setting}")
+            view, *read = (all_tables()[name] for name in ABOUT)
+            for table in read:
+                self._db.execute(f"create table {table.name} as {empty_table(table)}")
+            self._db.execute(manifest_view(self.manifest))
+            self._db.execute(f"create table {view.name} as {view.sql}")
+            yield
 
     def possible(self) -> list[tuple[str, str]]:
         """The waits that a session can have, as far as the server has said: of what it tells only when it comes, nothing."""
@@ -116,7 +121,7 @@ class Piece:
         known = {"state": f"{ACTIVE} as state", "wait_event_info": "e.wait_event_info"}
         active = ", ".join(known.get(name, f"null as {name}") for name in _used(condition))
         try:
-            with ExitStack() as files:
+            with self._database(), ExitStack() as files:
                 found = {table: files.enter_context(self._segments(table)) for table in ("wait_event", "session", "tick")}
                 waits = self._db.execute(POSSIBLE.format(**found, active=active, in_db_time=condition)).fetchall()
         except (duckdb.Error, OSError) as e:
@@ -128,7 +133,7 @@ class Piece:
         tables = ("tick", "session_run", "session", "wait_event", "session_delta")
         more = Increase()
         try:
-            with ExitStack() as files:
+            with self._database(), ExitStack() as files:
                 # Passes first and names last: what a row refers to was written before it.
                 found = {table: files.enter_context(self._segments(table)) for table in tables}
                 tick = self._add_passes(more, found, ended=ended)

@@ -4,8 +4,8 @@ The rows keep what the views of the finer capture say of them: how long the sess
 CPU, which statement it was. So every sum of session_sample and db_time is the same in both. A view that evaluates all samples at once
 takes much memory, so sessions are taken some at a time: no session's time depends on another's.
 
-Other tables become coarse as their `levels` say (docs/concepts/contracts.md). What describes single passes, such as who blocked whom at
-a look, cannot be added up and is left out; the manifest says so.
+Other tables become coarse as their `levels` say (docs/concepts/contracts.md), waits for locks as in lock_levels.py. What else describes
+single passes, such as which buffer was waited for, cannot be added up and is left out; the manifest says so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from leadline.capture.manifest import Clock, Manifest, ProbeState, read_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
+from leadline.recorder import lock_levels
 from leadline.recorder.rows import COUNTERS, write_rows
 from leadline.tables import OWN_COLUMNS, Table, all_tables, duckdb_type
 from leadline.views.where import coarse_words
 
 SAMPLES_AT_ONCE = 100_000  # 300 bytes each in two tables
+FIRST = {"tick": 0, "session_run": 1}  # others are made with what these have found
 SESSION_TABLES = ("session_run", "session_delta")
 # What the rows of a session have beside the columns of session_sample: codes, and whose description holds.
 BESIDE = f""", s.state as state_code, s.wait_event_info as wait_code, s.query_id as query_code, s.plan_id as plan_code, t.tick as tick,
@@ -45,7 +47,7 @@ def coarsen(path: Path, out: Path, span_s: int) -> None:
         making.reserve()
         try:
             making.write()
-            for table in sorted(all_tables().values(), key=lambda table: table.name != "tick"):  # passes first
+            for table in sorted(all_tables().values(), key=lambda table: FIRST.get(table.name, len(FIRST))):
                 if table.kind == "table" and next((path / table.name).glob("*.parquet"), None) is not None:
                     _write_table(capture, table, span_ns, out, manifest)
             making.end(None)
@@ -73,6 +75,8 @@ def _write_table(capture: Capture, table: Table, span_ns: int, out: Path, manife
     elif name == "session_run":
         _make_runs(capture, span_ns)
         write_rows(db, "from coarse_run order by tick, session_id", table, out, manifest)
+    elif name == lock_levels.WAIT.name:
+        write_rows(db, lock_levels.rows(db, span_ns), table, out, manifest)
     elif table.levels is not None:
         write_rows(db, _summed(table, span_ns), table, out, manifest)
     elif table.role != "sampled" or name == COUNTERS:
@@ -120,6 +124,7 @@ def _make_runs(capture: Capture, span_ns: int) -> None:
     columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in tables["session_run"].all_columns)
     db.execute(f"create temp table coarse_run ({columns})")
     sample, queue, time = (tables[name] for name in ("session_sample", "session_queue", "db_time"))
+    lock_levels.begin(db)
     for low, high in _parts_of_sessions(db):
         for name in SESSION_TABLES:  # in front of those of the whole capture, as are the views over them
             db.execute(f"create or replace temp view {name} as from memory.main.{name} where session_id between {low} and {high}")
@@ -128,6 +133,7 @@ def _make_runs(capture: Capture, span_ns: int) -> None:
         db.execute(f"create or replace temp view {queue.name} as {queue.sql}")
         db.execute(f"create or replace temp table {time.name} as {time.sql}")
         db.execute(f"insert into coarse_run by name {_runs(span_ns)}")
+        lock_levels.look(db, low, high)
 
 
 def _parts_of_sessions(db: duckdb.DuckDBPyConnection) -> list[tuple[int, int]]:
@@ -136,9 +142,11 @@ def _parts_of_sessions(db: duckdb.DuckDBPyConnection) -> list[tuple[int, int]]:
     total = 0
     for session, samples in db.execute("select session_id, sum(ticks) from memory.main.session_run group by 1 order by 1").fetchall():
         if not found or total + samples > SAMPLES_AT_ONCE:
-            found.append((session, session))
+            found.append((found[-1][1] + 1 if found else -(2**31), session))
             total = 0
         found[-1], total = (found[-1][0], session), total + samples
+    if found:  # sessions without a sample, too, that were seen waiting
+        found[-1] = found[-1][0], 2**31 - 1
     return found
 
 

@@ -51,8 +51,6 @@ class Load:
         return spent
 
     def close(self) -> None:
-        if self._piece is not None:
-            self._piece.close()
         self._path, self._piece = None, None
 
     def _look(self, path: Path) -> Step | None:

@@ -25,3 +25,8 @@ class Moment:
 def as_utc(ns: int) -> str:
     """2026-11-28T03:00:00Z."""
     return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ns_of(text: str) -> int:
+    """The reverse. Raises ValueError."""
+    return round(datetime.fromisoformat(text).timestamp() * 1e9)

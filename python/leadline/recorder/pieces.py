@@ -24,6 +24,7 @@ NAME = re.compile(r"(\d{8}T\d{6})Z(?:-\d+)?(?:\.every\d+s)?\.leadline")
 FORM = "%Y%m%dT%H%M%S"
 REMOVING = ".removing"  # behind the name of a piece that is being removed: one whose removal was interrupted is no piece any more
 MAKING = ".making"  # behind the name of a coarse piece that is not whole yet: no piece either
+KILLED = "the recorder was killed"
 OPTION = "recorder"  # what the options of a piece's manifest have of the recorder
 
 
@@ -36,7 +37,7 @@ class Piece:
     boot: in which start of the host.
     status: as in its manifest, `interrupted` of one whose recorder was killed, `damaged` without a readable manifest.
     last: of a coarse piece, the number of the last piece that it replaces, else its own. span_s: its level: the span of which it has one
-    row; 0 where each pass has its own.
+    row; 0 where each pass has its own. waited: what kept it from beginning when the one before had ended; empty if nothing did.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class Piece:
     error: str = ""
     last: int = 0
     span_s: int = 0
+    waited: str = ""
 
     @property
     def name(self) -> str:
@@ -163,7 +165,7 @@ def read_piece(path: Path) -> Piece:
     return Piece(
         path, number, wall_from, wall_from + length, clock.ts_from, clock.ts_to, used_bytes(path), status, str(about.get("process", "")),
         str(about.get("boot", "")), manifest.error["message"] if manifest.error else str(about.get("error", "")),
-        _whole(about.get("last"), number), _whole(clock.span_s, 0),
+        _whole(about.get("last"), number), _whole(clock.span_s, 0), str(about.get("waited", "")),
     )  # fmt: skip
 
 
@@ -190,6 +192,13 @@ def _in_order(pieces: Iterable[Piece]) -> list[Piece]:
     return sorted(order, key=lambda piece: order[piece])
 
 
+def first_second(directory: Path) -> int:
+    """In which the first piece of a directory begins, since 1970, by its name: nothing is opened. Raises LeadlineError('not_found')."""
+    if not (names := Pieces(directory).names()):
+        raise LeadlineError("not_found", "the recorder has no piece", where=str(directory))
+    return _named_ns(names[0]) // 10**9
+
+
 def gaps(pieces: Sequence[Piece]) -> list[Gap]:
     """The time between each piece and the next, by the wall clock. Pieces that overlap by it (it was set back) have none."""
     found = []
@@ -199,19 +208,25 @@ def gaps(pieces: Sequence[Piece]) -> list[Gap]:
         if before.boot == after.boot != "" and before.ts_to is not None and after.ts_from is not None:
             seconds = (after.ts_from - before.ts_to) / 1e9  # also where the wall clock was set in between
         if seconds > 0:
-            same = before.recorder == after.recorder and before.status == "complete" and after.number == before.last + 1
-            found.append(Gap(before.wall_to, seconds, _why(before, after), same))
+            found.append(Gap(before.wall_to, seconds, _why(before, after), is_switch(before, after)))
     return found
 
 
+def is_switch(before: Piece, after: Piece) -> bool:
+    """Whether nothing but the change from one piece to the next lies between them."""
+    same = before.recorder == after.recorder and before.boot == after.boot
+    return same and before.status == "complete" and after.number == before.last + 1 and not after.waited
+
+
 def _why(before: Piece, after: Piece) -> str:
+    found = []
     if before.status == "interrupted":
-        return "the recorder was killed"
-    if before.status == "failed":
-        return before.error or "the piece before ended with an error"
-    if before.recorder != after.recorder:
-        return "no recorder ran"
-    return "from one piece to the next"
+        found.append(KILLED)
+    elif before.status == "failed":
+        found.append(before.error or "the piece before ended with an error")
+    elif before.recorder != after.recorder:
+        found.append("no recorder ran")
+    return "; ".join(dict.fromkeys(filter(None, (*found, after.waited)))) or "from one piece to the next"
 
 
 def _named_ns(name: str) -> int:

@@ -5,6 +5,7 @@ Each piece is made by `take` (probes/take.py). While it is written, this looks e
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -25,10 +26,12 @@ from leadline.progress import Silent
 from leadline.recorder.attention import Attention, Now
 from leadline.recorder.child import Child
 from leadline.recorder.detail import Bounds, Detail
+from leadline.recorder.killed import remember_killed, why_waited
+from leadline.recorder.memory import few_arenas, give_back
 from leadline.recorder.moments import Moment, as_utc
 from leadline.recorder.pieces import MAKING, Piece, Pieces, new_name, read_piece, used_bytes
 from leadline.recorder.retention import STEP_S as CLOCK_STEP_S
-from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s, to_coarsen
+from leadline.recorder.retention import Limits, estimate, expired, held_s, in_excess, largest_piece, step_s, to_coarsen, to_shrink
 from leadline.recorder.state import State, locked, read_state, this_process, write_state
 from leadline.recorder.watch import Watch
 from leadline.units import MB, sized
@@ -36,7 +39,9 @@ from leadline.units import MB, sized
 LOOK_S = 2.0
 BACKOFF_S = (1.0, 30.0)
 BETWEEN_LOOKS = 2 * MB  # what a piece may grow by between two looks, and more
+LEAST_FILES = 1000  # of a piece and of one that becomes coarse: directories and segments
 LEAST_BYTES = 32 * MB  # of all pieces: of less, a quarter is no piece
+MOST_REASONS = 8  # of one gap: those that came first, and the last
 
 
 class Watcher(Protocol):
@@ -85,8 +90,9 @@ class Recorder:
             watches=baseline,
         )  # fmt: skip
         self._coarser: Child | None = None
-        self._trying: tuple[set[str], int] = (set(), 0)  # the pieces, and the span of their level
+        self._trying: tuple[set[str], int, bool] = (set(), 0, False)  # the pieces, the span of their level, whether before their age
         self._left: set[str] = set()  # pieces that could not be made coarse: they stay as they are until the next start
+        self._left_for_room: set[str] = set()  # those that could not for want of room: until the next piece begins
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Until `stop` is set, or SIGINT or SIGTERM arrives. Raises LeadlineError for what waiting does not mend."""
@@ -99,6 +105,7 @@ class Recorder:
             with stop_on_signal() as on_signal:
                 self.run(on_signal)
             return
+        few_arenas()
         with locked(self.directory):
             self._begin()
             try:
@@ -126,21 +133,26 @@ class Recorder:
         self.state = before or State()
         if before is not None and before.doing != "ended":
             self.world.say("note: the recorder before was killed; what it had recorded is kept")
+            remember_killed(self.state, self.directory)
         self.state.process, self.state.settings = this_process(), self._settings()
+        self.state.began, self.state.first, self.state.piece = self.world.now().wall_ns, "", ""
+        self._now_doing("starting")  # before all that takes time: from here on, a kill leaves a mark
         self.pieces.tidy()
         self._attention.begin()
         self._look_at_clock(self.pieces.read())
 
     def _step(self, stop: threading.Event) -> None:
         """One piece, or one wait for what it needs."""
-        self._make_coarser("")
+        self._left_for_room.clear()
+        self._make_coarser("", 0)
         self._look_at_findings("")
         known = self.pieces.read()
         self._remove_replaced()
         expected = estimate(known, self.options.for_s, self.limits.max_bytes)
         self._retain(expected + BETWEEN_LOOKS)
-        if not self._has_room(expected):
-            self._wait("full", stop)
+        if error := self._no_room(expected):
+            self._failed(error)
+            self._wait("full", error, stop)
             return
         try:
             options = self._named(self.world.identify(self.options))
@@ -150,12 +162,14 @@ class Recorder:
             if e.kind == "usage":
                 raise
             self._failed(e)
-            self._wait("waiting", stop)
+            self._wait("full" if self._no_room(expected) else "waiting", e, stop)
             return
         self._said = ""
         lasted_s = (self.world.now().boot_ns - began.boot_ns) / 1e9
         if lasted_s < BACKOFF_S[0] and not stop.is_set():  # whatever ended it at once would end the next one, too
-            self._wait("full" if not self._has_room(expected) else "waiting", stop)
+            if error := self._no_room(expected):
+                self._failed(error)
+            self._wait("full" if error else "waiting", error or LeadlineError("gone", "the piece before ended at once"), stop)
             return
         self._backoff = BACKOFF_S[0]
 
@@ -177,11 +191,14 @@ class Recorder:
         name = new_name(began.wall_ns, self.pieces.names())
         process = self.state.process
         about = {"number": max((piece.last for piece in known), default=0) + 1, "process": f"{process['pid']}@{process['start_ticks']}"}
+        if waited := why_waited(self.state):
+            about["waited"] = waited
         options = replace(options, out=self.directory / name, recorder=about | {"boot": process["boot"]})
         self.state.piece = name
 
         def begun() -> None:
             self._said = ""
+            self.state.first = self.state.first or name
             self._now_doing("recording")
             self.world.say(f"recording {self.state.server.get('name', '')} into {self.directory / name}") if about["number"] == 1 else None
 
@@ -193,13 +210,18 @@ class Recorder:
             self.state.piece = ""
             if watcher is not None:
                 watcher.ended(self.directory / name)
-            self._drop_if_empty(name)
+            self._take_in(name)
+            give_back()
 
-    def _drop_if_empty(self, name: str) -> None:
-        """A piece that ended before it began: of a server that fails at each start, a row of them would drive out what was recorded."""
+    def _take_in(self, name: str) -> None:
+        """A piece that has ended. One that ended before it began is removed: of a server that fails at each start, a row of them would
+        drive out what was recorded.
+        """
         if (self.directory / name / MANIFEST).exists():
             piece = read_piece(self.directory / name)
-            if piece.ts_from is None and piece.status in ("complete", "failed"):
+            if piece.ts_from is not None:
+                self.state.waited, self.state.killed = [], {}  # it tells them
+            elif piece.status in ("complete", "failed"):
                 self.pieces.remove(piece)
 
     def _is_enough(self, name: str) -> bool:
@@ -207,36 +229,36 @@ class Recorder:
         if (now := self.world.now().boot_ns) - self._looked < LOOK_S * 1e9:
             return False
         self._looked = now
-        self._make_coarser(name)
+        size = used_bytes(self.directory / name)
+        self._make_coarser(name, size)
         self._look_at_findings(name)
         seen = Now(self.world.now(), self.options, self.directory / name, self.world.free_bytes(self.directory))
         if self._attention.look(self.state, seen):
             self._now_doing(self.state.doing)
-        size = used_bytes(self.directory / name)
-        self._retain(max(size, 0) + BETWEEN_LOOKS, running=name)
+        self._retain(size + BETWEEN_LOOKS, running=name)
         return size >= largest_piece(self.limits.max_bytes) or self.world.free_bytes(self.directory) < self.limits.free_bytes
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
-    def _has_room(self, expected: int) -> bool:
-        """Whether the disk has room for what others need and for the next piece."""
+    def _no_room(self, expected: int) -> LeadlineError | None:
+        """Unless the disk has room for what others need and for the next piece."""
         free, needed = self.world.free_bytes(self.directory), self.limits.free_bytes + expected
         if free >= needed:
-            return True
-        detail = f"{sized(free)} are free; the recorder begins at {sized(needed)}"
+            return None
+        detail = f"{sized(free) if free else 'no bytes or no inodes'} are free; the recorder begins at {sized(needed)}"
         hint = "make room, or give a smaller --keep-free"
-        self._failed(LeadlineError("storage", "no room on the disk: nothing is recorded", detail, hint, str(self.directory)))
-        return False
+        return LeadlineError("storage", "no room on the disk: nothing is recorded", detail, hint, str(self.directory))
 
     def _retain(self, room: int, running: str = "") -> None:
-        """Removes what is too old, and the oldest as long as `room` for the piece that is written does not fit."""
+        """Removes what is too old, and the oldest detail as long as `room` for the piece that is written does not fit."""
         known = self.pieces.known() if running else self.pieces.read()
         if self._coarser is not None:
             room += sum(used_bytes(path) for path in self.directory.glob(f"*{MAKING}"))
         now = self._look_at_clock(known)
         old = [] if self.state.held_s > 0 else expired(known, now, self.limits.keep_s)
         gone = set(old)
-        for piece in [*old, *in_excess([piece for piece in known if piece not in gone], room, self.limits.max_bytes)]:
+        rest = [piece for piece in known if piece not in gone]
+        for piece in [*old, *in_excess(rest, room, self.limits.max_bytes, self.limits.levels)]:
             try:
                 self.pieces.remove(piece)
             except OSError as e:  # the next look tries again
@@ -250,23 +272,32 @@ class Recorder:
 
     # -- levels --------------------------------------------------------------------------------------------------------
 
-    def _make_coarser(self, running: str) -> None:
-        """Begins with the next pieces that are old enough, or takes what became of the last. It never waits for it."""
+    def _make_coarser(self, running: str, size: int) -> None:
+        """Begins with the next pieces that are old enough, or that would soon be removed, or takes what became of the last.
+
+        It never waits for it. size: of the piece that is being written.
+        """
         if self._coarser is not None:
             if (found := self._coarser.result()) is None:
                 return
             self._coarser = None
             self._made_coarser(found, running)
-        if not self.limits.levels or self.state.held_s > 0:
+        if not self.limits.levels:
             return
-        due = to_coarsen([piece for piece in self.pieces.known() if piece.name not in self._left], self.world.now(), self.limits.levels)
+        known = self.pieces.known()
+        left = self._left | self._left_for_room
+        able = [piece for piece in known if piece.name not in left]
+        due = None if self.state.held_s > 0 else to_coarsen(able, self.world.now(), self.limits.levels)
+        if early := due is None:
+            expected = estimate(known, self.options.for_s, self.limits.max_bytes)
+            room = max(size, expected) + expected + BETWEEN_LOOKS  # while this piece is written there is time to make room for the next
+            due = to_shrink(known, room, self.limits.max_bytes, self.limits.levels, left)
         if due is None:
             return
         level, pieces = due
-        size = sum(piece.bytes for piece in pieces)
-        if self.world.free_bytes(self.directory) < self.limits.free_bytes + size:  # a full disk: the limits make room
-            return
-        self._trying = {piece.name for piece in pieces}, level.span_s
+        if self.world.free_bytes(self.directory) < self.limits.free_bytes + sum(piece.bytes for piece in pieces):
+            return  # a full disk: the limits make room
+        self._trying = {piece.name for piece in pieces}, level.span_s, early
         arguments = [str(self.directory), str(level.span_s), *(piece.name for piece in pieces)]
         self._coarser = self.world.child("leadline.recorder.coarser", arguments)
 
@@ -275,22 +306,30 @@ class Recorder:
             self._now_doing(self.state.doing)  # --status shows it now, not with the next piece
 
     def _made_coarser(self, found: dict[str, Any], running: str) -> None:
-        names, span_s = self._trying
+        names, span_s, early = self._trying
         sums = self.state.coarser.setdefault(f"{span_s} s", {})
         for key in ("cpu_s", "bytes_before", "bytes_after"):
             sums[key] = round(sums.get(key, 0) + found.get(key, 0), 3)
         sums["longest_s"] = round(max(sums.get("longest_s", 0), found.get("lasted_s", 0)), 3)
         if error := found.get("error"):
-            self._left |= names
-            sums["failed"] = sums.get("failed", 0) + 1
-            if all((self.directory / name).exists() for name in names):  # else they were removed meanwhile, by a limit
-                self._failed(LeadlineError(error["kind"], error["message"], error.get("detail", ""), where=str(self.directory)))
+            is_there = all((self.directory / name).exists() for name in names)  # else some were removed meanwhile, by a limit
+            outcome = "failed" if is_there else "overtaken"
+            sums[outcome] = sums.get(outcome, 0) + 1
+            if is_there:
+                failed = LeadlineError(error["kind"], error["message"], error.get("detail", ""), where=str(self.directory))
+                (self._left_for_room if self._was_full(failed) else self._left).update(names)
+                self._failed(failed)
         else:
             sums["made"], sums["of"] = sums.get("made", 0) + len(found["pieces"]), sums.get("of", 0) + found["of"]
+            sums["early"] = sums.get("early", 0) + found["of"] * early
             sums["last"] = found["pieces"][-1]
         self.pieces.read(running)
         self._remove_replaced()
         self._now_doing(self.state.doing)
+
+    def _was_full(self, error: LeadlineError) -> bool:
+        """DuckDB tells why it could not write only in words, and there may be room again by now."""
+        return self.world.free_bytes(self.directory) < self.limits.free_bytes or os.strerror(errno.ENOSPC) in error.detail
 
     def _remove_replaced(self) -> None:
         for piece in list(self.pieces.replaced):
@@ -312,7 +351,9 @@ class Recorder:
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
-    def _wait(self, doing: str, stop: threading.Event) -> None:
+    def _wait(self, doing: str, why: LeadlineError, stop: threading.Event) -> None:
+        if why.message not in self.state.waited:
+            self.state.waited = [*self.state.waited[: MOST_REASONS - 1], why.message]
         self._now_doing(doing)
         stop.wait(self._backoff)
         self._backoff = min(2 * self._backoff, BACKOFF_S[1])
@@ -361,5 +402,6 @@ def _identify(options: Options) -> Target:
 
 
 def _free_bytes(path: Path) -> int:
+    """0 also where bytes are free, but no inodes for the files of a piece."""
     found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    return 0 if found.f_files and found.f_favail < LEAST_FILES else found.f_bavail * found.f_frsize

@@ -11,17 +11,25 @@ from leadline.errors import LeadlineError
 from leadline.recorder.asked import REQUEST
 from leadline.recorder.detail import PLACE
 from leadline.recorder.detail import lines as detail_lines
+from leadline.recorder.killed import said_of_killed
 from leadline.recorder.moments import as_utc
 from leadline.recorder.pieces import MAKING, NAME, REMOVING, Piece, Pieces, gaps, used_bytes
-from leadline.recorder.state import COARSER_LOCK, EVENTS, LOCK, STATE, WATCHED, State, read_state
+from leadline.recorder.state import COARSER_LOCK, EVENTS, LOCK, STATE, WATCHED, State, read_state, servers_below
 from leadline.recorder.unusual import BASELINE
 from leadline.units import sized
 
 MOST = 10  # gaps that are listed
 
 
+def status_of_all(directory: Path) -> dict[str, Any]:
+    """As `leadline record --status --json` prints it: of one server, or of each in `servers`. Raises LeadlineError."""
+    if below := servers_below(directory):
+        return {"directory": str(directory), "servers": [status(of) for of in below]}
+    return status(directory)
+
+
 def status(directory: Path) -> dict[str, Any]:
-    """As `leadline record --status --json` prints it. Raises LeadlineError."""
+    """Of the recorder of one server. Raises LeadlineError."""
     if not directory.is_dir():
         raise LeadlineError("not_found", "no such directory", hint="give the directory of leadline record --to", where=str(directory))
     damaged: dict[str, Any] | None = None
@@ -38,13 +46,14 @@ def status(directory: Path) -> dict[str, Any]:
             "not_found", "nothing was recorded here", hint="record into it with leadline record --to DIR", where=str(directory)
         )
     state = state or State()
-    running = state.piece if state.runs else ""
+    runs = state.runs(directory)
+    running = state.piece if runs else ""
     between = gaps(pieces)
     switches = [gap.seconds for gap in between if gap.switch]
     return {
         "directory": str(directory),
-        "runs": state.runs,
-        "doing": state.doing if state.runs else "killed" if state.doing != "ended" else "ended",
+        "runs": runs,
+        "doing": state.doing if runs else "killed" if state.doing != "ended" else "ended",
         "since": as_utc(state.since) if state.since else None,
         "process": state.process or None,
         "server": state.server or None,
@@ -55,6 +64,7 @@ def status(directory: Path) -> dict[str, Any]:
         "pieces": [_piece(piece, running) for piece in pieces],
         "switches": {"count": len(switches), "longest_s": round(max(switches, default=0.0), 3), "sum_s": round(sum(switches), 3)},
         "gaps": [{"from": as_utc(gap.wall_from), "seconds": round(gap.seconds, 3), "why": gap.why} for gap in between if not gap.switch],
+        "never_recorded": "" if runs else said_of_killed(state, directory),
         "removed": state.removed or None,
         "levels": _levels(pieces),
         "coarser": state.coarser or None,
@@ -83,6 +93,8 @@ def others(directory: Path) -> list[str]:
 
 def as_text(found: dict[str, Any]) -> str:
     """The same for people."""
+    if "servers" in found:
+        return "\n".join(map(as_text, found["servers"]))
     pieces, settings = found["pieces"], found["settings"] or {}
     pid = (found["process"] or {}).get("pid")
     lines = [f"{found['directory']}: {_doing(found, pid)}"]
@@ -102,15 +114,19 @@ def as_text(found: dict[str, Any]) -> str:
             lines.append(f"  level     {_span(level['span_s'])}: {of}")
     for span, made in (found["coarser"] or {}).items():
         failed = f"; {made['failed']} failed" if made.get("failed") else ""
+        failed += f"; {made['overtaken']} times a limit removed the pieces meanwhile" if made.get("overtaken") else ""
+        early = f" ({made['early']} before their age, for room)" if made.get("early") else ""
         shrunk = f"{sized(made['bytes_before'])} became {sized(made['bytes_after'])}"
         lines.append(
-            f"  coarser   one row each {span}: {made.get('made', 0)} pieces made of {made.get('of', 0)}, {shrunk}, "
+            f"  coarser   one row each {span}: {made.get('made', 0)} pieces made of {made.get('of', 0)}{early}, {shrunk}, "
             f"{made['cpu_s']:.1f} s of CPU{failed}"
         )
     for gap in found["gaps"][-MOST:]:
         lines.append(f"  gap       {gap['from']}: {gap['seconds']:.1f} s were not seen, {gap['why']}")
     if len(found["gaps"]) > MOST:
         lines.append(f"            {len(found['gaps']) - MOST} earlier ones: --json has them")
+    if found["never_recorded"]:
+        lines.append(f"  killed    {found['never_recorded']}")
     lines += _findings_lines(found["findings"])
     lines += detail_lines(found["detail"] or {}, settings.get("detail", {}))
     if removed := found["removed"]:
@@ -187,6 +203,7 @@ def _span(span_s: int) -> str:
 def _doing(found: dict[str, Any], pid: int | None) -> str:
     since = f" since {found['since']}" if found["since"] else ""
     words = {
+        "starting": f"running, pid {pid}, about to record{since}",
         "recording": f"recording{since}, pid {pid}",
         "waiting": f"running, pid {pid}, but waits for the server{since}",
         "full": f"running, pid {pid}, but writes nothing for lack of room{since}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STATE = Path("/var/lib")  # below it, systemd makes the directory and gives it to the user
+MEMORY = 512  # MB for a server
 LOCAL = ("AF_UNIX", "AF_NETLINK")  # netlink: what sockets of the server do
 NETWORK = (*LOCAL, "AF_INET", "AF_INET6")
 WHY = {
@@ -51,7 +52,7 @@ RestrictNamespaces=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
 UMask=0077
-MemoryMax=512M
+MemoryMax={memory}M
 OOMScoreAdjust=500
 
 [Install]
@@ -64,7 +65,8 @@ class Wanted:
     """command: words of the recorder. what: the server, for people. user: as whom it runs; empty for a user of its own, who owns nothing.
 
     directory: that of the recorder, absolute. over_network: the server is asked over TCP. of_server: not only the host is watched.
-    on_loopback: it gives metrics to this host. variables: it takes what is not for a command line from the environment.
+    on_loopback: it gives metrics to this host. variables: it takes what is not for a command line from the environment. servers: how many,
+    each with a process of its own.
     """
 
     command: Sequence[str]
@@ -75,6 +77,7 @@ class Wanted:
     of_server: bool = True
     on_loopback: bool = False
     variables: bool = False
+    servers: int = 1
 
 
 def unit(wanted: Wanted) -> str:
@@ -89,7 +92,7 @@ def unit(wanted: Wanted) -> str:
         user=f"User={wanted.user}" if wanted.user else "DynamicUser=yes",
         directory="\n".join(OWN if own else OTHERS).format(_path(wanted.directory.relative_to(STATE) if own else wanted.directory)),
         why="".join(f"# {capability}: {WHY[capability]}.\n" for capability in capabilities), capabilities=" ".join(capabilities),
-        network="\n".join(network),
+        network="\n".join(network), memory=MEMORY * wanted.servers,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from leadline.recorder.state import WATCHED
 
 WINDOW_S = 180.0  # that is evaluated
 AGAIN_S = 30.0  # after an evaluation that was brought forward
+AGAIN_WINDOW_S = 60.0  # that is evaluated then: an incident some minutes before would lower the share of what has just happened
 LONGEST_S = 180.0  # that an evaluation may take
 
 
@@ -27,7 +28,8 @@ class Watch:
         self._child = child
         self._running: Child | None = None
         self._began = self._due = 0
-        self._again = False
+        self._again = self._is_second = False  # the next evaluation is followed by one soon after; the next one is that one
+        self._window_s = WINDOW_S  # of the one that runs
         self._costs: dict[str, float] | None = None
 
     def soon(self) -> None:
@@ -56,16 +58,17 @@ class Watch:
         if now.boot_ns < self._due:
             return changed
         first, self._due = self._due == 0, now.boot_ns + round((min(AGAIN_S, self.every_s) if self._again else self.every_s) * 1e9)
-        self._again = False
+        is_second, self._is_second, self._again = self._is_second, self._again, False
         if first or not running:  # nothing was recorded yet, or nothing is being recorded
             return changed
         if self._running is not None:
             _count(state, "skipped")
             return True
-        begin = now.wall_ns - round(WINDOW_S * 1e9)
+        self._window_s = AGAIN_WINDOW_S if is_second else WINDOW_S
+        begin = now.wall_ns - round(self._window_s * 1e9)
         names = [piece.name for piece in known if not piece.span_s and piece.ts_from is not None and piece.wall_to > begin]
         self._began = now.boot_ns
-        self._running = self._child("leadline.recorder.watcher", [str(self.directory), str(WINDOW_S), *names, running])
+        self._running = self._child("leadline.recorder.watcher", [str(self.directory), str(self._window_s), *names, running])
         return changed
 
     def end(self) -> None:
@@ -88,9 +91,10 @@ class Watch:
         state["open"], events, untold = changes(state.get("open", {}), found["findings"], now.wall_ns, found["window_s"])
         if untold:
             state["untold"] = state.get("untold", 0) + untold
-        self._costs = {}
-        for finding in found["findings"]:
-            self._costs[finding["id"]] = self._costs.get(finding["id"], 0.0) + (finding["cost_s"] or 0.0) / found["window_s"]
+        if self._window_s == WINDOW_S:  # what is usual was learned of such windows
+            self._costs = {}
+            for finding in found["findings"]:
+                self._costs[finding["id"]] = self._costs.get(finding["id"], 0.0) + (finding["cost_s"] or 0.0) / found["window_s"]
         tell(state, events, self.directory)
 
 

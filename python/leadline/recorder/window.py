@@ -31,7 +31,7 @@ from leadline.recorder.still import room_near, still
 from leadline.tables import Table, all_tables
 
 # Columns that number something per capture, by what tells it across captures. Others that do are in tables that are not joined.
-SESSIONS = {"session_id", "holder_session_id", "blocker_session_id"}
+SESSIONS = {"session_id", "holder_session_id", "blocker_session_id", "end_session_id"}
 PROCESSES = {"process_id", "parent_process_id"}
 IDENTITY = {
     "session": ("session_id", ("pid", "backend_start"), "backend_start"),
@@ -363,7 +363,8 @@ def _write_table(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], table: Ta
         newest = "part" if table.name in CODES else "part desc"
         sql = f"select * from ({sql}) qualify row_number() over (partition by {key} order by {newest}) = 1"
     if table.name == "session" and any("session_run" in (t.name for t in _tables(p)) for p in parts):
-        sql = f"select * from ({sql}) where session_id in ({_seen(parts)})"
+        _find_seen(db, parts)
+        sql = f"select * from ({sql}) where session_id in (from seen)"
     if len(parts) > 1 and table.name == COUNTERS:  # before the first piece and after the last
         sql = f"select * from ({sql}) where (phase = 'before' and part = {having[0]}) or (phase = 'after' and part = {having[-1]})"
     order = (
@@ -376,15 +377,15 @@ def _write_table(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], table: Ta
     write_rows(db, f"select * exclude (part) from ({sql}){order}", table, out, manifest)
 
 
-def _seen(parts: Sequence[Part]) -> str:
-    """Sessions that a row of the window names."""
-    found = []
+def _find_seen(db: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
+    """Table seen: sessions that a row of the window names. One table after the other: to read all pieces at once takes much memory."""
+    db.execute("create table seen (session_id int)")
     for number, part in enumerate(parts):
         for table in _tables(part):
             if table.name != "session":
                 for column in (c.name for c in table.columns if c.name in SESSIONS):
-                    found.append(f'select "{column}" from ({_select(table, part, number, parts[:number], len(parts) > 1)})')
-    return " union ".join(found)
+                    rows = _select(table, part, number, parts[:number], len(parts) > 1)
+                    db.execute(f'insert into seen select distinct "{column}" from ({rows})')
 
 
 def _write_gaps(db: duckdb.DuckDBPyConnection, parts: Sequence[Part], out: Path, manifest: Manifest) -> None:
