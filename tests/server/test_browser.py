@@ -6,12 +6,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from ansible_replays import SPOOLS, replay
 from conftest import no_oracle
+from example_capture import example
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
+from recorded_pieces import as_piece, begun_at
 from serving import PASSWORD, Served, book, wait_until
 
 SCRIPT = 'sh -c \'for i in $(seq 1 {steps}); do echo "\\033[32mstep $i\\033[0m"; sleep 0.2; done; echo "<b>the end</b>"\''
@@ -228,19 +231,63 @@ def test_a_run_is_shared_as_one_file_that_opens_offline(logged_in: Page, served:
         )
 
 
-def test_the_report_of_a_capture_is_shown_without_rights_of_this_site(logged_in: Page, served: Served, tmp_path: Path) -> None:
-    from selenium.common.exceptions import WebDriverException
-
-    page = logged_in
+def to_run_with_capture(page: Page, served: Served, tmp_path: Path) -> str:
+    """Goes to the page of a run that made a capture; the run."""
     capture = tmp_path.resolve() / "kept.leadline"
     shutil.copytree(Path(__file__).resolve().parents[2] / "testdata" / "capture" / "format1", capture)
     uid = recorded_capture(served, capture)
     wait_until(lambda: served.client(token=served.token_of("ann")).call("GET", f"/runs/{uid}").status == 200, "the run")
     page.go(f"/runs/{uid}")
+    return uid
+
+
+def test_the_report_of_a_capture_is_shown_without_rights_of_this_site(logged_in: Page, served: Served, tmp_path: Path) -> None:
+    from selenium.common.exceptions import WebDriverException
+
+    page = logged_in
+    to_run_with_capture(page, served, tmp_path)
     page.click("report")
     wait_until(lambda: page.driver.find_elements("css selector", ".tiles"), "the report")
     with pytest.raises(WebDriverException, match="sandboxed"):
         page.driver.execute_script("return document.cookie")
+
+
+def test_a_capture_is_explored_on_the_page_of_its_run(logged_in: Page, served: Served, tmp_path: Path) -> None:
+    page = logged_in
+    uid = to_run_with_capture(page, served, tmp_path)
+    page.click("explore")
+    wait_until(lambda: page.driver.find_elements("css selector", "body[data-ready]"), "the chart")
+    assert page.find("#name").text == "kept.leadline" and page.find("#error").text == ""
+    assert page.driver.find_elements("css selector", "#rows tbody tr")
+    page.click("\u2039 Run")
+    assert page.driver.current_url.endswith(f"/runs/{uid}")
+
+
+def test_a_recorder_is_looked_into_and_a_window_of_it_is_opened(logged_in: Page, served: Served, tmp_path: Path) -> None:
+    page = logged_in
+    for number, second in enumerate((0, 60), 1):
+        with begun_at(second):
+            (tmp_path / str(number)).mkdir()
+            as_piece(example(tmp_path / str(number)), tmp_path / "recorded", number, second)
+    served.do("recorder", "register", "shop", "--project", "main", "--directory", str((tmp_path / "recorded").resolve()))
+    page.go("/recorders")
+    wait_until(lambda: page.driver.find_elements("css selector", "a[href='/recorders/shop']"), "the recorder in the list")
+    page.click("shop")
+    wait_until(lambda: page.driver.find_elements("css selector", "body[data-ready]"), "the chart")
+    whole = page.driver.current_url
+    assert "/recorders/shop/from/" in whole and page.find("#error").text == "" and page.find("#name").text == "recorded"
+    page.go(urlsplit(whole).path + "?from=50&to=80")
+    opens = "body[data-ready='?from=50&to=80'] #open-window:not([disabled])"
+    wait_until(lambda: page.driver.find_elements("css selector", opens), "the window")
+    page.find("#open-window").click()
+    wait_until(lambda: "/recorders/shop/at/" in page.driver.current_url, "the page of the window")
+    wait_until(lambda: page.driver.find_elements("css selector", "body[data-ready] #rows tbody tr"), "the ranking of the window")
+    assert page.find("#error").text == "" and "on the host of the recorder" in page.find("#notes").text
+    page.click("\u2039 Recorder")
+    wait_until(lambda: page.driver.current_url == whole, "all of it again")
+    wait_until(lambda: page.driver.find_elements("css selector", "body[data-ready]"), "its chart")
+    page.click("\u2039 Recorders")
+    wait_until(lambda: page.driver.current_url.endswith("/recorders"), "the list")
 
 
 def recorded_capture(served: Served, capture: Path) -> str:
@@ -275,6 +322,7 @@ PATHS = (
     "/account",
     "/templates",
     "/schedules",
+    "/recorders",
     "/compare",
     "/history",
     "/tokens",

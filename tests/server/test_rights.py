@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,7 @@ from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
+from leadline.recorder.pieces import first_second, read_piece
 from leadline.server.operation import Operation, perform
 from leadline.server.read import runs
 from leadline.server.rights import OWNER
@@ -32,7 +34,7 @@ LEAST = {
     "run.list": (ANYONE, ""), "run.days": (ANYONE, ""), "run.search": (ANYONE, ""), "run.compare": ("viewer", "run"),
     "run.show": ("viewer", "run"),
     "run.log": ("viewer", "run"), "run.output": ("viewer", "run"), "run.stream": ("viewer", "run"), "run.file": ("viewer", "run"),
-    "run.report": ("viewer", "run"), "run.verify": ("viewer", "run"), "run.given": ("viewer", "run"),
+    "run.report": ("viewer", "run"), "run.explore": ("viewer", "run"), "run.verify": ("viewer", "run"), "run.given": ("viewer", "run"),
     "run.playbook": ("viewer", "run"), "run.results": ("viewer", "run"), "run.result": ("viewer", "run"), "run.facts": ("viewer", "run"),
     "run.hosts": (ANYONE, ""), "run.host": ("viewer", "run"),
     "run.label": ("runner", "run"), "run.pin": ("editor", "run"), "run.export": ("viewer", "run"),
@@ -43,6 +45,8 @@ LEAST = {
     "template.grants": ("admin", "template"), "template.grant": ("admin", "template"),
     "schedule.list": (ANYONE, ""), "schedule.save": ("runner", "template+project"), "schedule.set": ("runner", "project"),
     "schedule.edit": ("runner", "project"), "schedule.delete": ("runner", "project"),
+    "recorder.list": (ANYONE, ""), "recorder.register": (SITE, ""), "recorder.remove": (SITE, ""), "recorder.begin": ("viewer", "recorder"),
+    "recorder.explore": ("viewer", "recorder"),
     "hook.list": (ANYONE, ""),
     "hook.start": ("editor", "project"), "hook.tell": ("editor", "project"), "hook.mail": ("editor", "project"),
     "hook.after": ("editor", "project"), "hook.delete": ("editor", "project"),
@@ -81,6 +85,13 @@ OF_A_USER = (
 OF_ANN = ("ann", "ann-viewer", "ann-runner", "ann-other-project")
 
 
+def recorder_directory(place: Path, capture: Path) -> Path:
+    """A recorder's directory with this capture as its one piece."""
+    place.mkdir()
+    shutil.copytree(capture, place / f"{datetime.fromtimestamp(read_piece(capture).wall_from / 1e9, UTC):%Y%m%dT%H%M%S}Z.leadline")
+    return place.resolve()
+
+
 class World:
     """A server with users of each kind, and a way to make a fresh object for each call."""
 
@@ -105,6 +116,8 @@ class World:
         self.capture = shutil.copytree(
             Path(__file__).resolve().parents[2] / "testdata" / "capture" / "format1", served.book.parent / "kept.leadline"
         )
+        self.recorder = recorder_directory(served.book.parent / "recorded", self.capture)
+        self.do("recorder.register", recorder="shop", project="alpha", directory=str(self.recorder))
         self.numbers: dict[str, int] = {}
         self.run, self.hidden_run = self.recorded(self.template), self.recorded(self.other)
         self.played = self.of_ansible()
@@ -179,13 +192,18 @@ class World:
             "n": self.numbers["file" if name == "run.file" else "capture"], "key": "k",
             "metric": "wall_s", "text": "needle", "password": PASSWORD, "value": "a value",
             "secret": "key", "group": f"g{n}", "values": {"rows": n},
-            "to": "ann@example.org", "sender": "leadline@example.org", "host": "web1", "code": "123456",
+            "to": "ann@example.org", "sender": "leadline@example.org", "host": "web1", "code": "123456", "question": "opening",
             "cron": "0 0 1 1 *", "command": "true", "url": "https://pager.example/",
         }  # fmt: skip
         if name in ("template.cancel", "template.rerun", "template.approve"):
             made["run"] = self.asked(self.template)
         if name == "run.given":
             made["n"] = 0
+        if operation.group == "recorder":
+            made |= {"recorder": "shop" if name in ("recorder.begin", "recorder.explore") else f"r{n}", "directory": str(self.recorder)}
+            made["window"] = str(first_second(self.recorder))
+        if name == "recorder.remove":
+            self.do("recorder.register", recorder=f"r{n}", project="alpha", directory=str(self.recorder))
         if name in ("run.playbook", "run.results", "run.result", "run.facts"):
             made |= {"run": self.played, "host": "web1", "n": 7}
         if name in ("schedule.set", "schedule.edit", "schedule.delete"):
@@ -326,7 +344,7 @@ def test_each_answer_has_the_form_that_openapi_says(world: World) -> None:
     assert fits({}, strict, {"a": "x", "c": 1}, "it") == ["it has no b", "it.a is 'x', not integer", "it has c too"]
     assert set(ANSWERS) - seen <= {"user.confirm-codes", "token.revoke"}
     listed = {o.name for o in OPERATIONS if o.name not in ANSWERS}
-    assert listed <= {"run.output", "run.stream", "run.file", "run.report", "run.export", "user.metrics"}
+    assert listed <= {"run.output", "run.stream", "run.file", "run.report", "run.explore", "run.export", "user.metrics", "recorder.explore"}
 
 
 # Of the two runs, that of the granted template and that of another.
@@ -356,7 +374,8 @@ def test_what_one_may_not_see_is_in_no_list_search_page_or_figure(world: World, 
         page = client.get(path).text
         assert [uid for uid in hidden if uid in page] == [], path
     for uid in hidden:
-        of_files = (f"/files/{world.numbers['file']}", f"/files/{world.numbers['capture']}/report")
+        of_capture = f"/files/{world.numbers['capture']}"
+        of_files = (f"/files/{world.numbers['file']}", f"{of_capture}/report", f"{of_capture}/explore/about")
         for path in ("", "/log", "/output", "/stream", *of_files, "/export", "/evidence", "/given/0", "/results", "/playbook"):
             assert client.call("GET", f"/runs/{uid}{path}").status == 404, path
         assert client.call("GET", f"/compare?one={world.run}&other={uid}").status == 404
@@ -364,6 +383,53 @@ def test_what_one_may_not_see_is_in_no_list_search_page_or_figure(world: World, 
         assert client.call("GET", f"/runs/{uid}").body.replace(uid.encode(), b"") == client.call("GET", "/runs/000000000000").body.replace(
             b"000000000000", b""
         )
+
+
+@pytest.mark.parametrize("caller", list(CALLERS))
+def test_the_page_of_explore_needs_the_right_to_see_its_run(world: World, caller: str) -> None:
+    """The page itself, and each of its questions: with the right, without it, and not logged in."""
+    client, below = world.clients[caller], f"/files/{world.numbers['capture']}/"
+    seen = (world.run, world.hidden_run)[: SEEN_BY.get(caller, 0)]
+    for uid in (world.run, world.hidden_run):
+        page, about = client.get(f"/runs/{uid}{below}explore?by=statement"), client.get(f"/runs/{uid}{below}api/about")
+        if caller == "anonymous":
+            assert (page.status, about.status) == (303, 401)
+            assert page.header("location") == f"/login?{urlencode({'next': f'/runs/{uid}{below}explore?by=statement'})}"
+        elif uid in seen:
+            assert (page.status, about.status) == (200, 200)
+            assert f'<a class="up" href="/runs/{uid}">' in page.text and about.json["name"] == world.capture.name
+        else:
+            never = client.get(f"/runs/000000000000{below}api/about")
+            assert (page.status, about.status, never.status) == (404, 404, 404)
+            assert about.body.replace(uid.encode(), b"") == never.body.replace(b"000000000000", b"")
+            assert world.capture.name not in page.text
+
+
+@pytest.mark.parametrize("caller", list(CALLERS))
+def test_the_page_of_a_recorder_needs_the_right_to_see_its_project(world: World, caller: str) -> None:
+    """Its list, the page of all of it and of a window, and each question: with the right, without it, and not logged in."""
+    client, second = world.clients[caller], first_second(world.recorder)
+    window = f"{second}.000-{second + 2}.500"
+    role = "viewer" if caller == "ann" else CALLERS[caller][0]
+    for of in (f"from/{second}", f"at/{window}"):
+        page, about = client.get(f"/recorders/shop/{of}/explore?from=1"), client.get(f"/recorders/shop/{of}/api/about")
+        if caller == "anonymous":
+            assert (page.status, about.status) == (303, 401)
+            assert page.header("location") == f"/login?{urlencode({'next': f'/recorders/shop/{of}/explore?from=1'})}"
+        elif role is not None:
+            assert (page.status, about.status) == (200, 200), about.text
+            assert about.json["window_s"] > 1 and 'href="/recorders/shop"' in page.text and "/recorders/shop/at/" in page.text
+        else:
+            never = client.get(f"/recorders/none/{of}/api/about")
+            assert (page.status, about.status, never.status) == (404, 404, 404)
+            assert about.body.replace(b"shop", b"") == never.body.replace(b"none", b"") and str(world.recorder) not in page.text
+    start, listed = client.get("/recorders/shop"), client.get("/recorders")
+    if role is not None:
+        assert (start.status, start.header("location")) == (303, f"/recorders/shop/from/{second}/explore")
+        assert '<a href="/recorders/shop">' in listed.text
+    else:
+        assert start.status == (303 if caller == "anonymous" else 404)
+        assert "shop" not in listed.text
 
 
 def test_nobody_makes_himself_more_than_he_is(world: World) -> None:

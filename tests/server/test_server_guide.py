@@ -35,8 +35,10 @@ def test_the_guide_runs(tmp_path: Path) -> None:
         if shutil.which(program) is None:
             no_oracle(f"{program} is not installed")
     blocks = [block for block in re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "pip install" not in block]
-    assert len(blocks) == 11
+    assert len(blocks) == 12
+    (tmp_path / "recorded/20261129T120000Z.leadline").mkdir(parents=True)
     script = "set -eu\n" + "".join(f"echo '## {n}'\n{block}\necho\n" for n, block in enumerate(blocks))
+    script = script.replace("/var/lib/leadline/shop", f"{tmp_path}/recorded")
     environment = {k: v for k, v in os.environ.items() if k != "LEADLINE_RUN"}
     environment |= {"LEADLINE_BOOK": str(tmp_path / "book"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     port = free_port()
@@ -53,8 +55,8 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert said["4"].split() == ["1", "2", "3", "4", "5", "ok"]
     assert '"kind": "rights"' in said["5"] and said["5"].strip().endswith("refused")
-    assert '"run": ' in said["9"]
-    assert "stopped: process " in said["10"]
+    assert '"run": ' in said["10"]
+    assert "stopped: process " in said["11"]
 
 
 def test_the_unit_runs_as_an_ordinary_user_and_leaves_runs_alone() -> None:

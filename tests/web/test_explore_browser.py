@@ -19,7 +19,9 @@ import pytest
 from conftest import background, no_oracle
 from eventful_capture import eventful
 from example_capture import NASTY, example
-from recorded_pieces import as_piece, begun_at
+from leadline.recorder.events import tell
+from leadline.recorder.incidents import Incident
+from recorded_pieces import WALL_0, as_piece, begun_at
 from servers import Unavailable
 
 PATIENCE_S = 60
@@ -55,12 +57,22 @@ def eventful_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def recorder_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Pieces of 60 s at 0 and 60 s, and one at 300 s."""
+    """Pieces of 60 s at 0 and 60 s, and one at 300 s; an event, a detail capture of it, and a finding."""
     folder = tmp_path_factory.mktemp("recorder")
+    events = [
+        Incident(change, WALL_0 + at * 10**9, WALL_0 + 40 * 10**9, rule, NASTY, "medium", 75.7, 10.0, "7.6 sessions", capture=c)
+        for change, at, rule, c in (
+            ("new", 50, "UNUSUAL", "detail/20251009T085410Z.leadline"), ("new", 60, "BLOCK-CHAIN", ""), ("over", 90, "UNUSUAL", ""),
+        )
+    ]  # fmt: skip
     for number, second in enumerate((0, 60, 300), 1):
         with begun_at(second):
             (folder / str(number)).mkdir()
             as_piece(example(folder / str(number)), folder / "shop", number, second, process="1@1")
+    tell({}, events, folder / "shop")
+    with begun_at(50):
+        (folder / "detail").mkdir()
+        as_piece(example(folder / "detail"), folder / "shop" / "detail", 1, 50)
     with served(folder / "shop") as url:
         yield url
 
@@ -111,8 +123,9 @@ class Page:
         return value
 
     def wait(self) -> None:
-        """Until it shows what its address says."""
-        self.until(lambda: self.value("document.body && document.body.dataset.ready === (location.search || '?')"), "the page is drawn")
+        """Until it shows what its address says, and nothing that comes later moves what is to be clicked."""
+        drawn = "document.body && document.body.dataset.ready === (location.search || '?') && 'marks' in document.body.dataset"
+        self.until(lambda: self.value(drawn), "the page is drawn")
 
     @property
     def state(self) -> dict[str, str]:
@@ -398,6 +411,27 @@ def test_findings_of_this_window_alone(page: Page) -> None:
     assert "BLOCK-CHAIN" in page.value(listed)
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_marks_of_a_recorder_are_drawn_and_listed(driver: Any, recorder_url: str, width: int, height: int) -> None:
+    page = Page(driver, recorder_url, width, height)
+    page.go("")
+    page.until(lambda: not page.value("document.querySelector('.unread')") and page.value("chart.data.rows.length"), "all pieces are read")
+    marked(page)
+    shown = "[...document.querySelectorAll('#chart .event')].map(g => [g.textContent, g.querySelectorAll('rect').length])"
+    assert page.value(shown) == [["away", 1], ["odd", 1], ["found", 1], ["detail", 1]]
+    assert page.value("document.documentElement.scrollWidth") <= width
+    cut = "[...document.querySelectorAll('#chart .event text')].filter(t => t.getBBox().x < 0).map(t => t.textContent)"
+    assert page.value(cut) == []
+    page.click("#marks summary", "unusual")
+    listed = page.value("document.querySelector('#marks [data-kind=unusual] ol').textContent")
+    assert NASTY in listed and "detail: detail/20251009T085410Z.leadline" in listed
+    page.click("#marks summary", "detail captures")
+    assert "leadline explore " in page.value("document.querySelector('#marks [data-kind=detail] ol').textContent")
+    page.click("#marks [data-kind=unusual] .at")
+    assert (page.state["from"], page.state["to"]) == ("27.5", "102.5")
+    assert page.complaints() == []
+
+
 def test_a_window_of_a_recorder_is_opened(driver: Any, recorder_url: str) -> None:
     page = Page(driver, recorder_url)
     page.go("")
@@ -447,7 +481,7 @@ def test_axe_finds_nothing(
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     page.go("")
     marked(page)
-    if state in ("sql", "marks"):
+    if state in ("sql", "marks", "recorder"):
         driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert axe.violations(driver, oracle) == []
     assert page.value("document.documentElement.scrollWidth") <= width

@@ -13,14 +13,21 @@ from typing import Any
 import pytest
 from conftest import wait_until
 from findings_synthetic import SyntheticCapture
+from leadline.book.place import find_place
+from leadline.book.query import Book
+from leadline.book.recorder import Recorder as Run
+from leadline.capture.manifest import read_manifest, write_manifest
 from leadline.cli import run
 from leadline.errors import LeadlineError
+from leadline.explore import overview as overview_module
 from leadline.explore import windows
 from leadline.explore.answers import Explorer, open_explored
 from leadline.explore.overview import Overview, is_recorder
 from leadline.explore.windows import Windows
+from leadline.recorder.events import tell
+from leadline.recorder.incidents import Incident
 from leadline.recorder.pieces import Gap
-from recorded_pieces import WALL_0, as_piece, begun_at
+from recorded_pieces import BOOT, WALL_0, as_piece, begun_at
 
 PATIENCE_S = 60
 
@@ -55,6 +62,12 @@ def over(directory: Path) -> Iterator[Overview]:
         yield overview
     finally:
         overview.close()
+
+
+def marks_of(overview: Overview) -> dict[str, list[tuple[float, float, str]]]:
+    return {
+        kind["name"]: [(mark["from_s"], mark["to_s"], mark["text"]) for mark in kind["marks"]] for kind in overview.marks("")["kinds"]
+    }  # fmt: skip
 
 
 def test_what_a_recorder_is(directory: Path, tmp_path: Path) -> None:
@@ -99,8 +112,7 @@ def test_time_without_a_recorder_is_a_gap_and_a_mark(directory: Path) -> None:
         answer = overview.over_time("")
         seen = {row["step"] for row in answer["passes"]}
         assert [step for step in range(answer["last"] + 1) if step not in seen] == list(range(60, 150))
-        [kind] = overview.marks("")["kinds"]
-        assert [(mark["from_s"], mark["to_s"], mark["text"]) for mark in kind["marks"]] == [
+        assert marks_of(overview)["away"] == [
             (80, 85, "the server was restarted"), (120, 300, "no recorder ran"),
         ]  # fmt: skip
 
@@ -110,8 +122,82 @@ def test_a_change_of_the_piece_is_a_mark_only_if_a_picture_can_show_it(directory
         assert overview.base_ns == 100_000_000
         at = overview.wall_from + 10 * 10**9
         overview.gaps = [Gap(at, 0.05, "short", True), Gap(at, 0.05, "killed", False), Gap(at, 5.0, "long", True)]
-        [kind] = overview.marks("")["kinds"]
-        assert [mark["text"] for mark in kind["marks"]] == ["killed", "long", "the server was restarted"]
+        assert [text for *_, text in marks_of(overview)["away"]] == ["killed", "long", "the server was restarted"]
+
+
+def at(second: float) -> int:
+    return WALL_0 + round(second * 1e9)
+
+
+def incident(change: str, second: float, since: float, rule: str = "UNUSUAL", subject: str = "waits: Lock", capture: str = "") -> Incident:
+    return Incident(change, at(second), at(since), rule, subject, "medium", 75.7, 10.0, f"said at {second:g} s", capture=capture)
+
+
+def test_events_are_marks_from_their_begin_to_their_end(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADLINE_BOOK", "off")
+    copy = shutil.copytree(directory, tmp_path / "copy")
+    tell({}, [
+        incident("new", 40, 30, capture="detail/a.leadline"), incident("worse", 60, 30, subject="waits: IO"),
+        incident("new", 70, 70, "BLOCK-CHAIN", "pid 7"), incident("new", 70, 70, "BLOCK-CHAIN", "pid 8"), incident("over", 110, 30),
+        incident("over", 350, 70, "BLOCK-CHAIN", "pid 7"), incident("new", 355, 345, capture="none: the disk has no room"),
+        incident("new", -900, -910),
+    ], copy)  # fmt: skip
+    with (copy / "events.jsonl").open("a") as out:
+        out.write('{"change": "new", "at": "2025-10-09T08:5')  # as a full disk leaves it
+    with over(copy) as overview:
+        kinds = marks_of(overview)
+        assert kinds["unusual"] == [
+            (30, 110, "waits: Lock: said at 40 s; detail: detail/a.leadline"),
+            (345, 355, "waits: Lock: said at 355 s; detail: none: the disk has no room; it was not over yet"),
+        ]  # fmt: skip
+        assert kinds["found"] == [
+            (70, 70, "BLOCK-CHAIN pid 8: said at 70 s; it was not over yet"), (70, 350, "BLOCK-CHAIN pid 7: said at 70 s"),
+        ]  # fmt: skip
+        monkeypatch.setattr(overview_module, "MOST", 1)
+        [unusual] = [kind for kind in overview.marks("")["kinds"] if kind["name"] == "unusual"]
+        assert (unusual["there"], [mark["from_s"] for mark in unusual["marks"]]) == (2, [30]), "the longest"
+
+
+def test_detail_captures_are_marks_with_the_command_that_opens_them(directory: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(directory, tmp_path / "copy")
+    path = piece(tmp_path / "made", copy / "detail", 1, 45, seconds=20)
+    manifest = read_manifest(path)
+    manifest.options["recorder"] = {"detail": "waits: Lock: 7.6 sessions", "boot": BOOT}
+    write_manifest(path, manifest)
+    with over(copy) as overview:
+        assert marks_of(overview)["detail"] == [(45, 65, f"waits: Lock: 7.6 sessions; leadline explore {path}")]
+        assert sum(row["seconds"] for row in overview.over_time("")["rows"]) == pytest.approx(60 * (1 + 2 + 4)), "no part of the sums"
+
+
+def test_runs_with_labels_are_marks(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADLINE_BOOK", str(tmp_path / "book"))
+    with over(directory) as overview:
+        assert overview.marks("")["kinds"][-1]["why"] == "no logbook is read here"
+        runs = [
+            ("command", "deploy", {"release": "7.2", "blue": ""}, 10, 20), ("ansible", "site.yml", {"release": "7.3"}, 310, 330),
+            ("command", "plain", {}, 15, 16), ("finding", "UNUSUAL new", {"rule": "UNUSUAL"}, 15, 16),
+            ("command", "before", {"release": "7.1"}, -10, -5),
+        ]  # fmt: skip
+        for kind, name, labels, _, _ in runs:
+            run_of = Run(find_place())
+            run_of.begin(kind, name, ["true"], labels=labels)
+            run_of.end(0 if name != "site.yml" else 1)
+        book = Book()
+        with book.store.writing() as db:
+            for _, name, _, begun, ended in runs:
+                db.execute("update run set started = ?, ended = ? where name = ?", (at(begun) // 1000, at(ended) // 1000, name))
+        book.close()
+        assert marks_of(overview)["labelled"] == [(10, 20, "deploy: blue release=7.2 (ok)"), (310, 330, "site.yml: release=7.3 (failed)")]
+
+
+def test_a_logbook_that_cannot_be_read_is_said(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "book").mkdir(mode=0o700)
+    (tmp_path / "book" / "book.sqlite").write_text("no database" * 100)
+    monkeypatch.setenv("LEADLINE_BOOK", str(tmp_path / "book"))
+    with over(directory) as overview:
+        kinds = overview.marks("")["kinds"]
+        assert "cannot be opened" in kinds[-1]["why"] and kinds[-1]["marks"] == []
+        assert len(kinds[0]["marks"]) == 2, "the others are there"
 
 
 def test_what_is_not_read_yet_is_no_gap(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

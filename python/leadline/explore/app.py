@@ -8,8 +8,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,9 @@ from starlette.types import ASGIApp
 from leadline.capture.reader import Tell
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.explore.address import State, read_state, wrong
-from leadline.explore.answers import Explorer
-from leadline.explore.growth import Growth
 from leadline.explore.opening import Opening
-from leadline.explore.overview import Overview
+from leadline.explore.overview import OF_RECORDER, Overview
+from leadline.explore.shown import ANSWERS, Shown
 from leadline.explore.windows import Windows
 from leadline.listening import LOOPBACK, listening, url_of
 from leadline.progress import TerminalLine
@@ -60,55 +57,6 @@ def check(request: Request) -> None:
     check_origin(who, False)
     if peer_uid(*who.client) not in (os.getuid(), 0):
         raise Refused(403, "rights", "this page is answered only to the user who started it")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A capture that the page shows, and what its windows are compared with."""
-
-    explorer: Explorer
-    growth: Growth
-
-    @classmethod
-    def of(cls, explorer: Explorer, other: Explorer | None = None, factors: Sequence[str] = ()) -> Shown:
-        growth = Growth(explorer, other or explorer, factors)
-        if factors:
-            growth.check_factors()
-        return cls(explorer, growth)
-
-    def state(self, query: str) -> State:
-        here, there = self.explorer, self.growth.there
-        return read_state(query, here.ts_from, here.ts_to, (there.ts_from, there.ts_to))
-
-    def about(self, _query: str) -> dict[str, Any]:
-        return self.explorer.about() | {"other": self.growth.there.named() if self.growth.is_other else None}
-
-    def ranking(self, query: str) -> dict[str, Any]:
-        state = self.state(query)
-        return self.explorer.ranking(state.asked, state.by)
-
-    def compare(self, query: str) -> dict[str, Any]:
-        state = self.state(query)
-        if state.versus is None:
-            raise wrong("no window to compare with is given", "vs=12.5-30")
-        return self.growth.between(state.asked, state.by, state.versus)
-
-
-ANSWERS: Mapping[str, Callable[[Shown, str], Any]] = {
-    "about": Shown.about,
-    "marks": lambda shown, query: shown.explorer.marks(),
-    "findings": lambda shown, query: shown.explorer.findings(),
-    "findings-of": lambda shown, query: shown.explorer.findings_of(shown.state(query).asked),
-    "time": lambda shown, query: shown.explorer.over_time(shown.state(query).asked),
-    "ranking": Shown.ranking,
-    "compare": Shown.compare,
-    "locks": lambda shown, query: shown.explorer.locks(shown.state(query).asked),
-}
-
-
-OF_RECORDER: Mapping[str, Callable[[Overview, str], Any]] = {
-    "about": Overview.about, "marks": Overview.marks, "time": Overview.over_time,
-}  # fmt: skip
 
 
 def build(opening: Opening[Shown] | Opening[Overview], windows: Windows[Shown] | None = None) -> ASGIApp:

@@ -3,7 +3,8 @@
 A picture of two weeks comes bit by bit: what is not read yet is told apart from what was not seen. The sums are of samples: which part of
 them was time in the run queue takes several times as long to read, and a window that is opened has it.
 
-Times are seconds of the wall clock from the begin of the first piece, each piece in steps of `base_ns`.
+Times are seconds of the wall clock from the begin of the first piece, each piece in steps of `base_ns`. Pieces that have come meanwhile are
+there when the page is loaded again; where time is counted from stays.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.explore.address import read_state, wrong
 from leadline.explore.answers import palette
+from leadline.explore.happened import Kind, happened
+from leadline.explore.marks import MOST
 from leadline.explore.queries import MOST_STEPS, Asked
 from leadline.recorder.pieces import Piece, Pieces, gaps
 from leadline.views.where import time_step
@@ -29,7 +33,7 @@ from leadline.views.where import time_step
 MOST_BASE_STEPS = 20_000  # of all pieces: sums of a fine window come from the window as a capture
 BY_STEP = "select (ts - {begin} + {offset}) // {base} as step, {columns} from {table} where {where} and ts < {end} group by all"
 OF_SAMPLES = (
-    "the pieces that were there when the page was started, by samples of active sessions; a window that is opened has the time in the "
+    "the pieces that were there when the page was loaded, by samples of active sessions; a window that is opened has the time in the "
     "run queue, too"
 )
 
@@ -46,30 +50,50 @@ class Sums:
 
 
 class Overview:
-    """Raises LeadlineError for a directory without a piece."""
+    """origin: where time is counted from, in ns since 1970; without it the begin of the first piece. Raises LeadlineError for a directory
+    without a piece.
+    """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, origin: int | None = None) -> None:
         self.directory = directory
-        found = Pieces(directory).read()
-        self.pieces = [p for p in found if p.ts_from is not None and p.ts_to is not None and p.wall_to > p.wall_from]
-        if not self.pieces:
-            raise LeadlineError("not_found", "the recorder has no piece to explore", where=str(directory))
-        self.damaged = [p for p in found if p.status == "damaged"]
-        self.gaps = gaps(found)
-        self.wall_from = min(p.wall_from for p in self.pieces)
-        self.wall_to = max(p.wall_to for p in self.pieces)
-        self.base_ns = 10 ** math.floor(math.log10(time_step((self.wall_to - self.wall_from) / 1e9, 0, MOST_BASE_STEPS) * 1e9))
         self.sums: dict[str, Sums] = {}
+        self.pieces: list[Piece] = []
+        self._look()
+        self.wall_from = min(p.wall_from for p in self.pieces) if origin is None else origin
+        length_s = max(self.wall_to - self.wall_from, 10**9) / 1e9
+        self.base_ns = 10 ** math.floor(math.log10(time_step(length_s, 0, MOST_BASE_STEPS) * 1e9))
         self._wanted = (self.wall_from, self.wall_to)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._read_all, daemon=True)
-        self._thread.start()
+        self._looking = threading.Lock()
+        self._begin()
 
     def close(self) -> None:
         self._stopping.set()
         self._thread.join()
 
     # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Which pieces there are. Of what is read, what has grown or gone since is read again or forgotten."""
+        found = Pieces(self.directory).read()
+        pieces = [p for p in found if p.ts_from is not None and p.ts_to is not None and p.wall_to > p.wall_from]
+        if not pieces:
+            raise LeadlineError("not_found", "the recorder has no piece to explore", where=str(self.directory))
+        known = set(self.pieces)
+        self.sums = {p.name: self.sums[p.name] for p in pieces if p.name in self.sums and p in known}
+        self.pieces, self.damaged, self.gaps = pieces, [p for p in found if p.status == "damaged"], gaps(found)
+        self.wall_to: int = max(p.wall_to for p in pieces)
+
+    def _begin(self) -> None:
+        self._thread = threading.Thread(target=self._read_all, daemon=True)
+        self._thread.start()
+
+    def look_again(self) -> None:
+        """Takes in what has come since. The thread that reads must have ended for that; else the picture is not whole yet anyway."""
+        with self._looking:
+            if not self._thread.is_alive() and not self._stopping.is_set():
+                self._look()
+                self._begin()
 
     def _read_all(self) -> None:
         while not self._stopping.is_set() and (piece := self._next()) is not None:
@@ -113,6 +137,8 @@ class Overview:
         return Asked(asked.ts_from // base * base, min(-(-asked.ts_to // base) * base, last), asked.filters)
 
     def about(self, _query: str) -> dict[str, Any]:
+        """Asked once when the page is loaded."""
+        self.look_again()
         notes = [OF_SAMPLES] + [f"{p.name} cannot be read: {p.error}" for p in self.damaged]
         notes += [f"{name} cannot be read: {sums.error}" for name, sums in sorted(self.sums.items()) if sums.error]
         counts = [sums.cpu_count for sums in self.sums.values() if sums.cpu_count]
@@ -155,17 +181,30 @@ class Overview:
         }  # fmt: skip
 
     def marks(self, _query: str) -> dict[str, Any]:
+        """What happened while it recorded: gaps, events, detail captures, runs with labels."""
+        return {"kinds": [self._shown(kind) for kind in (self._away(), *happened(self.directory, self.wall_from, self.wall_to))]}
+
+    def _away(self) -> Kind:
         """Gaps of the recorder, and those of the server in the pieces that were read. Without changes of a piece that no picture shows."""
         gaps = [(gap.wall_from, gap.wall_from + round(gap.seconds * 1e9), gap.why, gap.switch) for gap in self.gaps]
         away = [(low, high, why) for low, high, why, switch in gaps if not switch or high - low >= self.base_ns]
         away += [one for sums in list(self.sums.values()) for one in sums.away]
-        listed = [{"from_s": self._seconds(low), "to_s": self._seconds(high), "text": text} for low, high, text in sorted(away)]
-        seen = "a time in which no recorder ran, or in which the server was away or not seen"
-        kind = {"name": "away", "label": "not recorded", "short": "away", "seen": seen, "why": "", "sql": []}
-        return {"kinds": [kind | {"there": len(listed), "marks": listed}]}
+        return Kind("away", "not recorded", "away", "a time in which no recorder ran, or in which the server was away or not seen", away)
+
+    def _shown(self, kind: Kind) -> dict[str, Any]:
+        """As the page has it: of many, the longest."""
+        there = [mark for mark in kind.marks if mark[1] >= self.wall_from and mark[0] <= self.wall_to]
+        longest = sorted(there, key=lambda mark: mark[0] - mark[1])[:MOST]
+        listed = [{"from_s": self._seconds(low), "to_s": self._seconds(high), "text": text} for low, high, text in sorted(longest)]
+        return asdict(kind) | {"sql": [], "there": len(there), "marks": listed}
 
     def _seconds(self, wall_ns: int) -> float:
         return (wall_ns - self.wall_from) / 1e9
+
+
+OF_RECORDER: Mapping[str, Callable[[Overview, str], Any]] = {
+    "about": Overview.about, "marks": Overview.marks, "time": Overview.over_time,
+}  # fmt: skip
 
 
 def is_recorder(path: Path) -> bool:

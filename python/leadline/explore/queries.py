@@ -193,9 +193,13 @@ def _objects(asked: Asked, limit: str) -> Query:
     where, window = _where(query, asked), _window(query, asked)
     query.sql = f"""with locked as (
   select object, sum(wait_s) as s
-  from (select distinct ts, session_id, pid, object from lock_wait where {window}) w
-  join lock_look k using (ts, session_id, pid)
-  where k.in_db_time and (ts, session_id) in (
+  from (
+    select ts, session_id, object, k.wait_s, k.in_db_time
+    from (select distinct ts, session_id, pid, object from lock_wait where {window} and looks is null) w
+    join lock_look k using (ts, session_id, pid)
+    union all  -- of a coarse capture
+    select ts, session_id, object, part_s, of_db_time from lock_wait where {window} and looks is not null)
+  where in_db_time and (ts, session_id) in (
     select (ts, session_id) from db_time where {where} and wait_class = 'Lock' and not from_counter)
   group by object),
 seen as (

@@ -28,10 +28,13 @@ T = TypeVar("T")
 
 
 class Windows(Generic[T]):
-    """shown: what the page needs of an explorer."""
+    """shown: what the page needs of an explorer. by_hand: whether whoever looks at it can keep a window by a command."""
 
-    def __init__(self, directory: Path, shown: Callable[[Explorer], T], explorer_of: Callable[[T], Explorer]) -> None:
+    def __init__(
+        self, directory: Path, shown: Callable[[Explorer], T], explorer_of: Callable[[T], Explorer], *, by_hand: bool = True
+    ) -> None:  # fmt: skip
         self.directory, self._shown, self._explorer_of = directory, shown, explorer_of
+        self._by_hand = by_hand
         self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH.format(pid=os.getpid())))
         self._open: dict[str, Opening[T]] = {}
         self._lock = threading.Lock()
@@ -60,7 +63,8 @@ class Windows(Generic[T]):
         explorer = open_explored(take_window(self.directory, start, end, path), tell)
         times = " ".join(at.isoformat(timespec="milliseconds") for at in (start, end))
         keep = f"leadline take --from-recorder {shlex.quote(str(self.directory))} --between {times} -o NAME"
-        explorer.notes.append(f"a copy for as long as the page runs; to keep it: {keep}")
+        where = "to keep it" if self._by_hand else "to keep it, on the host of the recorder"
+        explorer.notes.append(f"a copy for as long as the page runs; {where}: {keep}")
         return self._shown(explorer)
 
     def _close(self, names: list[str]) -> None:

@@ -164,7 +164,7 @@ def _waits(rows: Iterable[dict[str, Any]], names: dict[int, str]) -> Iterator[Ev
 def _lock_moments(capture: Capture, span: Span) -> dict[int, list[Event]]:
     """By session: where it began to wait for another one, and where another one began to wait for it."""
     found: dict[int, list[Event]] = {}
-    if capture.unavailable("lock_wait"):
+    if capture.unavailable("lock_wait") or capture.manifest.clock.span_s is not None:  # when it began is not known of a coarse capture
         return found
     rows = capture.rows(
         f"""with seen as (

@@ -7,6 +7,7 @@ const LEAST_S = 0.05;
 const OF_ALL = new Set(["opening", "about", "findings", "marks"]); // questions that do not depend on the window
 const MOST_LISTED = 50, FIRST = 5, AGAIN_MS = 1000;
 let about, chart, findings = [], kinds = [], asked = 0, all = false, lastKey = 0, timer;
+let isMarked = false; // the marks have come
 let found = null, of = null; // findings of the whole capture; the window whose own findings are shown
 
 function make(name, attributes, ...children) {
@@ -262,6 +263,7 @@ function chooseMark(mark) {
 
 // A list for each kind of mark that the window has; what is there and not drawn is said, too.
 function showMarks() {
+  if (!isMarked) return;
   const open = new Set([...at("marks").querySelectorAll("details[open]")].map((details) => details.dataset.kind));
   const shown = kinds.map((kind) => [kind, chart.within(kind.marks)]).filter(([, marks]) => marks.length);
   at("marks").replaceChildren(...shown.map(([kind, marks]) => make("details", { "data-kind": kind.name, open: open.has(kind.name) ? "" : null },
@@ -271,6 +273,7 @@ function showMarks() {
       make("button", { type: "button", class: "at", on: () => chooseMark(mark) }, span(mark)), ` ${mark.text}`))),
     ...(marks.length > MOST_LISTED ? [make("p", { class: "soft" }, `${marks.length - MOST_LISTED} more in this window`)] : []),
     ...(kind.there > kind.marks.length ? [make("p", { class: "soft" }, `The capture has ${kind.there.toLocaleString("en")}; the longest ${kind.marks.length} are drawn.`)] : []))));
+  if (about.recorder) at("marks").append(...kinds.filter((kind) => kind.why).map((kind) => make("p", { class: "soft" }, `${kind.label}: not known: ${kind.why}`)));
   sql("marks-sql", kinds.flatMap((kind) => kind.sql.map((text) => `-- ${kind.label}: ${kind.there || "none"}\n${text}`)));
   at("marks-sql").append(...kinds.filter((kind) => kind.why).map((kind) => make("p", { class: "soft" }, `${kind.label}: not known: ${kind.why}`)));
 }
@@ -336,10 +339,22 @@ function showAgain(isWhole) {
 
 function openWindow() {
   const { from_s, to_s } = chart.data;
-  location.href = `/at/${(about.epoch_s + from_s).toFixed(3)}-${(about.epoch_s + to_s).toFixed(3)}/`;
+  const { windows, end } = document.body.dataset;
+  location.href = `${windows}${(about.epoch_s + from_s).toFixed(3)}-${(about.epoch_s + to_s).toFixed(3)}${end}`;
 }
 
-const askMarks = () => ask("marks").then((answer) => { kinds = answer.kinds; chart.mark(findings, kinds); showMarks(); document.body.dataset.marks = kinds.length; });
+// They stand above the ranking: a click there may miss until they are drawn, and the page is not settled before.
+async function askMarks() {
+  try {
+    kinds = (await ask("marks")).kinds;
+    isMarked = true;
+    chart.mark(findings, kinds);
+    showMarks();
+  } catch (error) {
+    at("marks").replaceChildren(make("p", { class: "alert" }, error.message));
+  }
+  document.body.dataset.marks = kinds.length;
+}
 
 // -- all of it -------------------------------------------------------------------------------------------------------
 
@@ -401,7 +416,7 @@ async function start() {
     return;
   }
   at("name").textContent = about.name;
-  const isWindow = location.pathname.startsWith("/at/");
+  const isWindow = location.pathname.startsWith(document.body.dataset.windows);
   at("recorder").hidden = !isWindow;
   at("whole-of").textContent = about.recorder ? " recorder" : isWindow ? " window" : " capture";
   for (const id of ["columns", "vs", "chart-sql-of", "marks-sql-of"]) at(id).hidden = Boolean(about.recorder);

@@ -28,7 +28,7 @@ def _delete(call: Call, inputs: dict[str, Any]) -> Any:
         remove_template(call, template["uid"], f"the project {name} was deleted")
     for table in ("hook_seen", "hook_sent"):
         call.execute(f"delete from {table} where hook in (select uid from hook where project = ?)", name)
-    for table in ("hook", "secret", "variable_group", "member"):
+    for table in ("hook", "secret", "variable_group", "recorder", "member"):
         call.execute(f"delete from {table} where project = ?", name)
     revoked = revoke(call, [row["prefix"] for row in call.rows("select prefix from token where project = ?", name)])
     # Whoever makes a project of that name later must not see them: ~ is in the name of no project.
@@ -43,7 +43,7 @@ def _delete(call: Call, inputs: dict[str, Any]) -> Any:
 OPERATIONS = (
     Operation(
         "user.delete-project", "DELETE", "/projects/{project}", "site", "",
-        "Delete a project with its templates, schedules, hooks, secrets and variables. Its runs stay, for administrators.", _delete,
-        (PROJECT,),
+        "Delete a project with its templates, schedules, hooks, secrets, variables and recorders. Its runs stay, for administrators.",
+        _delete, (PROJECT,),
     ),
 )  # fmt: skip

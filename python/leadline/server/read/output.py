@@ -14,6 +14,7 @@ from leadline.book.place import Place
 from leadline.errors import LeadlineError
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.read import sandbox
+from leadline.server.read.exploring import QUESTIONS, explored
 from leadline.server.read.reports import report_page
 from leadline.server.read.runs import ENDED, RUN
 
@@ -132,6 +133,10 @@ def _report(call: Call, inputs: dict[str, Any]) -> Page:
     return Page(fd, f"{Path(row['path']).stem}.html", os.fstat(fd).st_size)
 
 
+def _explore(call: Call, inputs: dict[str, Any]) -> Any:
+    return explored(Path(_artifact(call, inputs)["path"]), inputs["question"], inputs["state"] or "")
+
+
 def _verify(call: Call, _inputs: dict[str, Any]) -> Any:
     from leadline.book.evidence import DIFFERS
 
@@ -192,6 +197,13 @@ OPERATIONS = (
         (RUN, N),
         command="report",
         slow=True,
+    ),
+    Operation(
+        "run.explore", "GET", "/runs/{run}/files/{n}/explore/{question}", "viewer", "run",
+        "Ask a capture that a run made what the page of `leadline explore` asks.", _explore,
+        (RUN, N, Input("question", "which of the page's questions; opening: how far the capture is opened", "enum", choices=QUESTIONS),
+         Input("state", "window and filters, as the address of the page has them: from=10&to=20&class=Lock", required=False)),
+        command="explore", slow=True,
     ),
     Operation(
         "run.verify", "GET", "/runs/{run}/evidence", "viewer", "run", "Check that what a run made and printed was not changed since.",

@@ -2,7 +2,7 @@
 
 A capture may come from anywhere, and a few kilobytes of Parquet may stand for gigabytes; the metric of an experiment is a pattern that may
 take for ever. What they do to who reads them must not be done to the server. This file is both sides: `report`, `compared` and `verified`
-start the process, `main` is what runs in it.
+start the process, `main` is what runs in it. What the page of `explore` asks is answered by a process that stays: exploring.py.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ AT_ONCE = 2
 THREADS = 2
 PATIENCE_S = 60
 MOST_BYTES = 256 << 20  # of a report
+SCRATCH = "leadline-reader-"  # begins the name of a directory that goes with its process
 
 
 _places = threading.Semaphore(AT_ONCE)
 CAPTURE, EVIDENCE, TOO_LITTLE = "the capture", "the evidence", "It takes more memory."
-SUBJECT = {"report": CAPTURE, "compared": CAPTURE, "verified": EVIDENCE}
+SUBJECT = {"report": CAPTURE, "compared": CAPTURE, "explored": CAPTURE, "verified": EVIDENCE}
 WITHOUT_BOUNDS = {
-    CAPTURE: "if you trust the capture: leadline report CAPTURE has no such bounds",
-    EVIDENCE: "leadline book verify RUN has no such bounds",
+    "report": "if you trust the capture: leadline report CAPTURE has no such bounds",
+    "compared": "if you trust the capture: leadline report CAPTURE has no such bounds",
+    "explored": "if you trust the capture: leadline explore CAPTURE has no such bounds",
+    "verified": "leadline book verify RUN has no such bounds",
 }
 
 
@@ -56,24 +59,24 @@ def verified(place: Place, uid: str) -> list[dict[str, str]]:
 
 def _ask(what: str, *words: str, book: str = OFF) -> Any:
     """book: goes into the environment, as its address may have a password."""
-    line, subject = [sys.executable, "-m", __name__, what, *words], SUBJECT[what]
+    line = [sys.executable, "-m", __name__, what, *words]
     try:
         with _places:
             environment = {**os.environ, VARIABLE: book}
             done = subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
-        raise _too_much(subject, f"It took more than {PATIENCE_S} s.") from None
+        raise too_much(what, f"It took more than {PATIENCE_S} s.") from None
     with suppress(ValueError):
         answer = json.loads(done.stdout)
         if done.returncode == 0:
             return answer["answer"]
         raise LeadlineError(**answer["error"])
-    raise _too_much(subject, f"The process that read it ended with {done.returncode}.")
+    raise too_much(what, f"The process that read it ended with {done.returncode}.")
 
 
-def _too_much(subject: str, detail: str) -> LeadlineError:
-    what = f"{subject} cannot be read within the bounds of a server ({MEMORY >> 30} GB, {PATIENCE_S} s)"
-    return LeadlineError("invalid", what, detail, hint=WITHOUT_BOUNDS[subject])
+def too_much(what: str, detail: str) -> LeadlineError:
+    message = f"{SUBJECT[what]} cannot be read within the bounds of a server ({MEMORY >> 30} GB, {PATIENCE_S} s)"
+    return LeadlineError("invalid", message, detail, hint=WITHOUT_BOUNDS[what])
 
 
 def bound(what: str) -> None:
@@ -81,6 +84,9 @@ def bound(what: str) -> None:
     bounds = {resource.RLIMIT_DATA: PROCESS_MEMORY, resource.RLIMIT_CPU: THREADS * PATIENCE_S, resource.RLIMIT_CORE: 0}
     if SUBJECT[what] == CAPTURE:  # to check evidence writes nothing of its own; SQLite may have it write into a store that is larger
         bounds[resource.RLIMIT_FSIZE] = MOST_BYTES
+    if what == "explored":  # it answers more than one question
+        del bounds[resource.RLIMIT_CPU]
+        more_cpu()
     for kind, most in bounds.items():
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
@@ -88,6 +94,13 @@ def bound(what: str) -> None:
         from leadline.capture.reader import limit_databases
 
         limit_databases(f"{MEMORY >> 20}MiB", THREADS)
+
+
+def more_cpu() -> None:
+    """The same again of what the process may use, for its next question."""
+    used, hard = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = int(used.ru_utime + used.ru_stime) + THREADS * PATIENCE_S
+    resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def main(what: str, *words: str) -> None:
@@ -113,7 +126,7 @@ def _read_capture(what: str, *words: str) -> Any:
         if cause is None and isinstance(e, LeadlineError):
             raise
         said = str(cause or e).strip().partition("\n")[0][:200]
-        raise _too_much(CAPTURE, said or TOO_LITTLE) from e
+        raise too_much(what, said or TOO_LITTLE) from e
 
 
 def _verify(directory: str, uid: str) -> list[dict[str, str]]:
@@ -127,7 +140,7 @@ def _verify(directory: str, uid: str) -> list[dict[str, str]]:
     try:
         return [check.as_dict() for check in verify(book, book.details(book.find(uid)))]
     except MemoryError:
-        raise _too_much(EVIDENCE, TOO_LITTLE) from None
+        raise too_much("verified", TOO_LITTLE) from None
     finally:
         book.close()
 

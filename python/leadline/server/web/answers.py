@@ -30,6 +30,7 @@ OBJECTS = {
         next_due:time? by_account:text created:time active:bool inputs:{} next:time[] last_due:time? last_run:text? last_note:text""",
     "Hook": """uid:text project:text direction:text name:text template:text? url:text? signed:text events:text? secret_name:text
         created:time by_account:text last:text inputs:{}""",
+    "Recorder": "name:text project:text directory:text created:time by_account:text",
     "User": "user:text admin:bool disabled:bool codes:bool created:time roles:{}",
     "Member": "user:text role:text",
     "Token": "token:text user:text name:text scope:text project:text? created:time expires:time used:time?",
@@ -78,6 +79,10 @@ ANSWERS = {
     "schedule.edit": "schedule:text next:text[]",
     "schedule.set": "schedule:text active:bool",
     "schedule.delete": "deleted:text",
+    "recorder.list": "recorders:Recorder[]",
+    "recorder.register": "recorder:text",
+    "recorder.remove": "removed:text",
+    "recorder.begin": "second:int",
     "hook.list": "hooks:Hook[]",
     "hook.start": "hook:text address:text url:text",
     "hook.tell": "hook:text",

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from anyio import CapacityLimiter, move_on_after
 from anyio.lowlevel import RunVar
@@ -41,6 +41,7 @@ MOST_STREAMS = 128  # of a caller at once: each is a connection and an open file
 MOST_STREAMS_OF_ALL = 1000  # half of the connections that are answered at once: the rest is for pages and the API
 ATTEMPT = "leadline_attempt"  # the cookie of a login that has begun at the provider
 STATIC = Path(__file__).parent / "static"
+EXPLORE = Path(__file__).parents[2] / "explore" / "static"  # its page: that package stands above this one
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
     "x-content-type-options": "nosniff",
@@ -280,14 +281,75 @@ def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
         except LeadlineError as e:
             if json_twin:
                 return failed(e)
-            if status_of(e) == 401:
-                on = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-                return RedirectResponse(f"{link('/login')}?{pages.query({'next': on})}", 303)
             if status_of(e) == 422 and request.query_params and "{" not in of.path:
                 return html(await run_sync(pages.asked_again, site, asked(request), of, given, e), 422)
-            return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
+            return await not_shown(site, request, e)
 
     return handle
+
+
+async def not_shown(site: Site, request: Request, error: LeadlineError) -> Response:
+    """In the place of a page; who is not logged in is asked to, and then gets the page."""
+    if status_of(error) == 401:
+        on = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{link('/login')}?{pages.query({'next': on})}", 303)
+    return html(await run_sync(partial(pages.error, site, asked(request), error)), status_of(error))
+
+
+def explore_routes(site: Site) -> list[BaseRoute]:
+    """The page of `leadline explore` for a capture that a run made, for a recorder and for a window of one. Each of its questions is an
+    operation, and asks for the right anew.
+    """
+
+    def routes(name: str, below: str, shown: Callable[[str, Mapping[str, str]], str]) -> list[BaseRoute]:
+        """below: where its questions are asked, as api/QUESTION. shown: the page for who asks, of its text and what is in the path."""
+        operation = BY_NAME[name]
+
+        async def perform(request: Request, question: str) -> Any:
+            given = {**request.path_params, "question": question, "state": request.url.query}
+            return await run_sync(site.perform, operation, asked(request), given, limiter=places_for(operation))
+
+        async def show(request: Request) -> Response:
+            try:
+                await perform(request, "opening")
+            except LeadlineError as e:
+                return await not_shown(site, request, e)
+            page = (EXPLORE / "index.html").read_text(encoding="utf-8").replace('"/static/', f'"{link("/static/")}')
+            return html(shown(page, {key: quote(str(value), safe="") for key, value in request.path_params.items()}))
+
+        async def answered(request: Request) -> Response:
+            try:
+                return as_json(await perform(request, request.path_params["question"]))
+            except LeadlineError as e:
+                return failed(e)
+
+        return [Route(f"{below}explore", show), Route(f"{below}api/{{question}}", answered)]
+
+    def of_run(page: str, path: Mapping[str, str]) -> str:
+        return page.replace("<!-- up -->", f'<a class="up" href="{link("/runs/")}{path["run"]}">&lsaquo; Run</a>')
+
+    def of_recorder(page: str, path: Mapping[str, str]) -> str:
+        of = f"{link('/recorders/')}{path['recorder']}"
+        page = page.replace("<!-- up -->", f'<a class="up" href="{link("/recorders")}">&lsaquo; Recorders</a>')
+        page = page.replace('data-windows="/at/" data-end="/"', f'data-windows="{of}/at/" data-end="/explore"')
+        return page.replace('id="recorder" href="/"', f'id="recorder" href="{of}"')
+
+    async def whole(request: Request) -> Response:
+        """On to the page whose address says where time is counted from, so that it means the same when the first pieces are gone."""
+        name = request.path_params["recorder"]
+        try:
+            given = {"recorder": name}
+            begins = await run_sync(site.perform, BY_NAME["recorder.begin"], asked(request), given)
+        except LeadlineError as e:
+            return await not_shown(site, request, e)
+        return RedirectResponse(f"{link('/recorders/')}{quote(name, safe='')}/from/{begins['second']}/explore", 303)
+
+    return [
+        *routes("run.explore", "/runs/{run}/files/{n}/", of_run),
+        Route("/recorders/{recorder}", whole),
+        *routes("recorder.explore", "/recorders/{recorder}/from/{window}/", of_recorder),
+        *routes("recorder.explore", "/recorders/{recorder}/at/{window}/", of_recorder),
+    ]
 
 
 def html(text: str, status: int = 200) -> Response:
@@ -454,7 +516,8 @@ def static_routes() -> list[BaseRoute]:
 
         return handle
 
-    return [Route(f"/static/{path.name}", of(path)) for path in sorted(STATIC.iterdir())]
+    files = [*STATIC.iterdir(), *(path for path in EXPLORE.iterdir() if path.suffix != ".html")]
+    return [Route(f"/static/{path.name}", of(path)) for path in sorted(files)]
 
 
 def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
@@ -481,6 +544,7 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
     ]
     routes += [Route("/metrics", rest(site, BY_NAME["user.metrics"])), Route("/hooks/{hook}", hook(site), methods=["POST"])]
     routes += [Route(f"/form/{operation.name}", form(site, operation), methods=["POST"]) for operation in OPERATIONS if operation.writes]
+    routes += explore_routes(site)
     for one in pages.PAGES:
         routes += [Route(f"{one.path}.json", page(site, one, json_twin=True)), Route(one.path, page(site, one, json_twin=False))]
 

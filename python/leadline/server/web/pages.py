@@ -105,6 +105,11 @@ PAGES = (
         row_forms=("hook.delete",), key="uid", key_input="hook",
         about="Signed requests that start a template; and when a run has ended: an address is told, a mail sent, or a template started.",
     ),
+    Page(
+        "/recorders", "recorder.list", "rows.html.j2", "Recorders", "Recorders", forms=("recorder.register",),
+        row_forms=("recorder.remove",), key="name", key_input="recorder",
+        about="What leadline record has recorded, over time; any window of it can be opened. An administrator registers its directory.",
+    ),
     Page("/projects/{project}/variables", "variables.list", "rows.html.j2", "Variables of", forms=("variables.set",),
          row_forms=("variables.delete",), key="group", key_input="group",
          about="Values that templates of the project share, and that everybody who sees it may see."),
