@@ -3,7 +3,10 @@
     python bench/replication.py keep-up      made against replayed, below and above what a quota of the startup process allows
     python bench/replication.py images       a load after a checkpoint, with and without page images
     python bench/replication.py delay        lag and the standby's WAL under recovery_min_apply_delay and a pause
+    python bench/replication.py apply        commits that wait for remote_apply while a reader of the standby blocks replay
+    python bench/replication.py steps        how often the primary hears of a standby that replays what it has
     python bench/replication.py recovery     what crash recovery replays, counted by three programs
+    python bench/replication.py draw FILE    plots of what images or delay printed, as FILE.svg
 
 Each prints one object of JSON. Needs PostgreSQL's binaries (--pg-bin), and for keep-up root and the cpu controller of cgroup v1.
 """
@@ -11,6 +14,7 @@ Each prints one object of JSON. Needs PostgreSQL's binaries (--pg-bin), and for 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -20,8 +24,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import linear_regression, median
@@ -31,10 +37,15 @@ import psycopg
 from leadline.capture.reader import open_capture
 from leadline.engines.postgres.forecast import Reading
 from leadline.engines.postgres.server import PrivateServer
-from leadline.probes.take import take
+from leadline.findings import evaluate
+from leadline.host import proc
+from leadline.probes.options import Options
+from leadline.probes.take import take, take_with
 from leadline.progress import Silent
+from leadline.study.curves import Curve, curves
 from leadline.study.load_beside import LoadBeside
 from leadline.study.pair import Pair, Primary
+from leadline.study.picture import picture
 from leadline.study.positions import Positions
 
 MB = 1 << 20
@@ -45,7 +56,6 @@ SETTINGS = {
 ROWS = 500  # inserted at once
 LINE = f"insert into line select n, 'the same words' from generate_series(1, {ROWS}) n;"
 INSERTED = "select (pg_current_wal_insert_lsn() - '0/0')::bigint"
-TICK_S = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -66,8 +76,7 @@ def execute(dsn: str, *statements: str) -> Any:
 
 
 def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK_S
+    return proc.cpu_s(pid) or 0.0
 
 
 def lag(one: Reading) -> int:
@@ -206,6 +215,7 @@ def delay(given: argparse.Namespace) -> dict[str, Any]:
                 execute(of.standby.dsn, *after)
             with closing(open_capture(out)) as capture:
                 rows = capture.rows("select ts, lag_s, lag_bytes, made_lsn from replication_lag where is_standby order by ts")
+            seen = [[round((row["ts"] - since) / 1e9, 2), round(row["lag_s"], 3)] for row in rows[:: max(len(rows) // 200, 1)]]
             half = rows[len(rows) // 2 :]
             made = (rows[-1]["made_lsn"] - rows[0]["made_lsn"]) / ((rows[-1]["ts"] - rows[0]["ts"]) / 1e9)
             wanted = [3.0 if name == "3 s" else (row["ts"] - since) / 1e9 for row in half]
@@ -214,10 +224,117 @@ def delay(given: argparse.Namespace) -> dict[str, Any]:
             found[name] = {
                 "readings": len(half), "made_mb_per_s": round(made / MB, 3), "lag_minus_delay_s": [round(min(off), 3), round(max(off), 3)],
                 "lag_minus_delay_median_s": round(median(off), 3), "bytes_by_rate_times_delay": round(median(ratio), 3),
-                "load_average": load_average(),
+                "load_average": load_average(), "lag_over_time": seen,
             }  # fmt: skip
             of.standby.until_streaming()
     return found
+
+
+# -- a reader that blocks replay -------------------------------------------------------------------------------------------
+
+
+class Committer(threading.Thread):
+    """One client whose commits wait for the standby. took: the seconds of each."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(daemon=True)
+        self._db = psycopg.connect(dsn, autocommit=True)
+        self._db.execute("set synchronous_commit = remote_apply")
+        self.took: list[float] = []
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            began = time.monotonic()
+            self._db.execute("update held set v = v + 1 where id = 1")
+            self.took.append(time.monotonic() - began)
+
+
+def longest_stop(readings: list[Reading]) -> float:
+    """Seconds of the longest time in which nothing was replayed although there was WAL."""
+    longest, since = 0.0, readings[0].at_s
+    for before, one in itertools.pairwise(readings):
+        if one.replayed > before.replayed or lag(before) == 0:
+            since = one.at_s
+        longest = max(longest, one.at_s - since)
+    return longest
+
+
+def apply(given: argparse.Namespace) -> dict[str, Any]:
+    """A snapshot of the standby is held while the primary removes rows that it sees. Who waits for how long, by four clocks."""
+    trials = []
+    with (
+        pair(given.pg_bin, {"synchronous_standby_names": "*", "synchronous_commit": "local"}) as of,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        execute(of.standby.dsn, "alter system set max_standby_streaming_delay = '5min'", "select pg_reload_conf()")
+        execute(of.primary.dsn, "create table held (id int primary key, v int) with (autovacuum_enabled = off)")
+        execute(of.primary.dsn, "insert into held select n, 0 from generate_series(1, 10000) n", "vacuum held")
+        for hold_s in (2.0, 4.0, 6.0):
+            committer = Committer(of.primary.dsn)
+            with (
+                closing(Positions(of.primary.dsn, of.standby.dsn)) as positions,
+                psycopg.connect(of.standby.dsn) as reader,
+                ThreadPoolExecutor(1) as beside,
+            ):
+                out, begun = Path(folder, f"{hold_s:g}"), threading.Event()
+                options = Options(dsn=of.primary.dsn, others=[of.standby.dsn], for_s=hold_s + 4, out=out, probes=["sessions"])
+                capturing = beside.submit(take_with, options, Silent(), None, begun.set)
+                positions.start()
+                committer.start()
+                assert begun.wait(60)
+                reader.execute("select sum(v) from held")
+                reader.execute("declare kept cursor for select * from held")
+                blocked, since = time.monotonic(), time.monotonic_ns()
+                execute(of.primary.dsn, "delete from held where id > 5000", "vacuum held")
+                time.sleep(max(blocked + hold_s - time.monotonic(), 0.0))
+                held = time.monotonic() - blocked
+                reader.rollback()
+                until = time.monotonic_ns()
+                path = capturing.result()
+                committer.ending.set()
+                committer.join()
+                stop = longest_stop(positions.readings)
+            with closing(open_capture(path)) as capture:
+                while_held = f"wait_event = 'SyncRep' and ts between {since} and {until}"
+                waited = capture.scalar(f"select sum(weight_s) from db_time where {while_held}")
+                found = [one for one in evaluate(capture).findings if one.id in ("REPLAY-CONFLICT", "SYNCREP-BOUND")]
+            trials.append({
+                "held_s": round(held, 3), "replay_stopped_s": round(stop, 3), "longest_commit_s": round(max(committer.took), 3),
+                "syncrep_while_held_s": round(waited, 3), "found": {one.id: round(one.cost_s or 0.0, 3) for one in found},
+                "commits": len(committer.took), "load_average": load_average(),
+            })  # fmt: skip
+            execute(of.primary.dsn, "insert into held select n, 0 from generate_series(5001, 10000) n", "vacuum held")
+    return {"trials": trials}
+
+
+# -- what the primary hears ------------------------------------------------------------------------------------------------
+
+
+def steps(given: argparse.Namespace) -> dict[str, Any]:
+    """A standby replays WAL that it has, at a twentieth of a CPU. When `replay_lsn` moves at the primary, and at the standby."""
+    heard: list[tuple[float, int]] = []
+    with pair(given.pg_bin) as of:
+        execute(of.primary.dsn, "create table line (n int, body text)", "checkpoint")
+        execute(of.standby.dsn, "select pg_wal_replay_pause()")
+        execute(of.primary.dsn, *[LINE] * (given.rows // ROWS * 10))
+        of.set_up("", 0.05)
+        with closing(Positions(of.primary.dsn, of.standby.dsn)) as positions, psycopg.connect(of.primary.dsn, autocommit=True) as primary:
+            positions.start()
+            while not positions.readings or positions.readings[-1].on_disk < positions.readings[-1].made:
+                positions.wait(len(positions.readings), 1.0)
+            execute(of.standby.dsn, "select pg_wal_replay_resume()")
+            while lag(positions.readings[-1]) > 0:
+                [at] = primary.execute("select (replay_lsn - '0/0')::bigint from pg_stat_replication").fetchone() or (0,)
+                if not heard or at != heard[-1][1]:
+                    heard.append((time.monotonic(), at))
+                positions.wait(len(positions.readings), 1.0)
+    moved = [one.at_s for before, one in itertools.pairwise(positions.readings) if one.replayed > before.replayed]
+    return {
+        "seconds": round(moved[-1] - moved[0], 1), "mb": round((positions.readings[-1].replayed - positions.readings[0].replayed) / MB, 1),
+        "primary_hears_after_s": [round(b[0] - a[0], 2) for a, b in itertools.pairwise(heard)],
+        "standby_says_after_most_s": round(max(b - a for a, b in itertools.pairwise(moved)), 2), "load_average": load_average(),
+    }  # fmt: skip
 
 
 # -- recovery --------------------------------------------------------------------------------------------------------------
@@ -261,17 +378,56 @@ def _printed(words: list[str]) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
+# -- plots -----------------------------------------------------------------------------------------------------------------
+
+
+def draw(path: Path) -> None:
+    """Of what was printed; nothing is measured."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    plots, said = DRAWN[found["what"]](found)
+    below = f"A loopback pair on {found['cpus']} CPUs, PostgreSQL {found['version']}, {found['on']}. {said}"
+    path.with_suffix(".svg").write_text(picture(plots, [below, f"python bench/replication.py {found['what']}"]), encoding="utf-8")
+
+
+def draw_images(found: dict[str, Any]) -> tuple[list[str], str]:
+    plots = []
+    for of_y, key in (("transactions a second", "transactions"), ("bytes of WAL for each transaction", "bytes_each")):
+        shown = [Curve(name, over_time=[(second + 1.0, step[key]) for second, step in enumerate(found[name]["steps"])])
+                 for name in ("with images", "without images")]  # fmt: skip
+        plots.append(curves(of_y, "seconds after the checkpoint", shown))
+    return plots, "One client updates rows all over a table."
+
+
+def draw_delay(found: dict[str, Any]) -> tuple[list[str], str]:
+    plots = []
+    for name, title in (("3 s", "recovery_min_apply_delay = 3s"), ("paused", "replay is paused")):
+        seen = [(at, lag_s) for at, lag_s in found[name]["lag_over_time"]]
+        expected = [(at, 3.0 if name == "3 s" else at) for at, _ in (seen[0], seen[-1])]
+        shown = [Curve("measured", over_time=seen), Curve("expected", model=expected)]
+        plots.append(curves(f"{title}: seconds behind", "seconds since it was set", shown))
+    return plots, "Measured: lag_s of a capture of both servers."
+
+
+DRAWN = {"images": draw_images, "delay": draw_delay}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["keep-up", "images", "delay", "recovery"])
-    parser.add_argument("--pg-bin", required=True)
+    parser.add_argument("what", choices=["keep-up", "images", "delay", "apply", "steps", "recovery", "draw"])
+    parser.add_argument("file", nargs="?", type=Path, help="of draw")
+    parser.add_argument("--pg-bin", default="")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
     parser.add_argument("--most", type=float, default=400.0, help="transactions a second that are more than replay can follow")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--scratch", default=None)
     given = parser.parse_args()
-    what = {"keep-up": keep_up, "images": images, "delay": delay, "recovery": recovery}[given.what]
-    print(json.dumps({"what": given.what, "cpus": os.cpu_count()} | what(given), indent=1))
+    if given.what == "draw":
+        draw(given.file)
+        return
+    what = {"keep-up": keep_up, "images": images, "delay": delay, "apply": apply, "steps": steps, "recovery": recovery}[given.what]
+    version = _printed([str(Path(given.pg_bin, "postgres")), "--version"]).split()[2]
+    on = time.strftime("%Y-%m-%d", time.gmtime())
+    print(json.dumps({"what": given.what, "cpus": os.cpu_count(), "version": version, "on": on} | what(given), indent=1))
 
 
 if __name__ == "__main__":

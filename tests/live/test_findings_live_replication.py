@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,12 +12,12 @@ import pytest
 from conftest import Server, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding, evaluate
-from replicating import MB, at, restarts, streaming, taken
+from replicating import MB, at, repeated, restarts, streaming, taken, writing
 from standby import Standby
 
 pytestmark = pytest.mark.live
 MAJORS = [13, 18]
-RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND", "RESTARTPOINT-LAG"]
+RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND", "RESTARTPOINT-LAG", "STANDBY-DISK-FILLS"]
 
 
 def found(path: Path, **thresholds: float) -> dict[str, Finding]:
@@ -26,25 +25,6 @@ def found(path: Path, **thresholds: float) -> dict[str, Finding]:
         evaluation = evaluate(capture, RULES, thresholds)
     assert not [reason for _, reason in evaluation.not_evaluated if "query" in reason]
     return {finding.id: finding for finding in evaluation.findings}
-
-
-@contextmanager
-def repeated(dsn: str, statement: str) -> Iterator[None]:
-    """Runs a statement again and again."""
-    stop = threading.Event()
-
-    def work() -> None:
-        with psycopg.connect(dsn, autocommit=True) as db:
-            while not stop.is_set():
-                db.execute(statement.encode())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
 
 
 @contextmanager
@@ -156,3 +136,24 @@ def test_a_standby_without_restartpoints(fresh_server: Callable[..., Server], tm
         at(standby.dsn, "checkpoint")
         path = taken(tmp_path / "y.leadline", lambda: None, dsn=standby.dsn, for_s=1.0)
         assert found(path, restartpoint_bytes=0) == {}
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_wal_that_a_standby_does_not_replay(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """1 MB of WAL a second at most. Replay goes on in the first capture, and is paused before the second."""
+    with streaming(fresh_server(major)) as (server, standby), writing(server.dsn):
+        captures = []
+        for name in ("clean", "paused"):
+            if name == "paused":
+                at(standby.dsn, "select pg_wal_replay_pause()")
+            captures.append(taken(tmp_path / f"{name}.leadline", lambda: None, dsn=server.dsn, others=[standby.dsn], for_s=5.0))
+        at(standby.dsn, "select pg_wal_replay_resume()")
+    clean, paused = (found(path, fills_s=1e12, fills_bytes=500_000.0) for path in captures)
+    assert clean == {}
+    (finding,) = paused.values()
+    [row] = finding.evidence
+    with closing(open_capture(captures[1])) as capture:
+        grown = capture.scalar("select max(unreplayed_bytes) from replication_lag where is_standby")
+        free = capture.scalar("select wal_free_bytes from replication_node where node = 2")
+    assert (finding.id, row["wal_free_bytes"]) == ("STANDBY-DISK-FILLS", free)
+    assert row["growth_bytes_per_s"] * 5 == pytest.approx(grown, rel=0.2)

@@ -60,6 +60,25 @@ def at(dsn: str, query: str) -> Any:
 
 
 @contextmanager
+def repeated(dsn: str, statement: str, every_s: float = 0.0) -> Iterator[None]:
+    """Runs a statement again and again, with so long a rest between."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(dsn, autocommit=True) as db:
+            while not stop.wait(every_s):
+                db.execute(statement.encode())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@contextmanager
 def writing(dsn: str) -> Iterator[threading.Event]:
     """WAL all the time, as long as the server is there. Set when it is not."""
     stop, gone = threading.Event(), threading.Event()

@@ -497,6 +497,19 @@ def test_a_receiver_that_connects_anew_asks_from_the_begin_of_its_segment(cap: S
     assert one(cap, "CASCADE-HOP").subject == "hop from db2:5432 to db3:5432"
 
 
+def test_a_reading_is_of_some_moment_within_the_time_that_it_took(cap: SyntheticCapture) -> None:
+    """On a busy host: of a second, in which the standby gets WAL that this reading of the walsender has not seen, or has."""
+    cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at}, {(1, 71): 2, (2, 72): 3})
+    for at, seen_at in ((20, 20.4), (40, 39.6)):
+        on_disk = round((100 + seen_at) * MB)
+        lsns = {"sent_lsn": on_disk, "write_lsn": on_disk, "flush_lsn": on_disk, "replay_lsn": on_disk}
+        cap.add("walsender", ts=cap.ts(at), node=2, pid=72, application_name="standby", state="streaming", answer_ns=10**9, **lsns)
+        cap.add("replication_position", ts=cap.ts(at + 0.1), node=3, in_recovery=True, flush_lsn=round((100 + at + 0.1) * MB))
+    for at in (39.7, 39.8, 39.9):
+        cap.add("replication_position", ts=cap.ts(at), node=3, in_recovery=True, flush_lsn=round((100 + at) * MB))
+    assert one(cap, "CASCADE-HOP").subject == "hop from db2:5432 to db3:5432"
+
+
 def test_nobody_knows_whom_the_walsender_of_a_standby_serves(cap: SyntheticCapture) -> None:
     """db3 and db4 have the same WAL at each moment, and db2 as well as the primary may send it to either."""
     cascade(cap, {2: lambda at: 100 + 2 * at, 3: lambda at: 100 + at, 4: lambda at: 100 + at}, {(1, 71): 2, (1, 74): 4, (2, 72): 3})
@@ -581,3 +594,42 @@ def test_a_restartpoint_that_is_far_behind(cap: SyntheticCapture, replayed_gb: f
 def test_a_restartpoint_within_two_cycles(cap: SyntheticCapture) -> None:
     restartpoint(cap, 1.9, 4)
     assert rows(cap, "RESTARTPOINT-LAG") == []
+
+
+def free(cap: SyntheticCapture, wal_free_mb: float | None) -> None:
+    """On the disk of the standby's pg_wal."""
+    for row in cap._rows["replication_node"]:
+        if row["node"] == 2:
+            row["wal_free_bytes"] = None if wal_free_mb is None else round(wal_free_mb * MB)
+
+
+@pytest.mark.parametrize(
+    ("free_mb", "severity", "full"), [(3600, "medium", "1.0 hours"), (3599, "high", "60 minutes"), (18_000, "medium", "5.0 hours")]
+)
+def test_a_disk_that_wal_fills(cap: SyntheticCapture, free_mb: float, severity: str, full: str) -> None:
+    """2 MB a second come, and 1 MB a second is replayed."""
+    standby(cap, lambda at: 100 + at)
+    free(cap, free_mb)
+    [found] = rows(cap, "STANDBY-DISK-FILLS", fills_bytes=50 * MB)
+    assert (found.subject, found.severity, found.cost_s) == ("standby db2:5432", severity, None)
+    assert found.statement == (
+        f"WAL that is received and not replayed grows by 1.0 MB/s on standby db2:5432: 0.1 GB wait, {free_mb / 1024:.1f} GB are free on "
+        f"the disk of its pg_wal, which is full in {full} at this pace"
+    )
+
+
+@pytest.mark.parametrize(
+    ("replayed", "free_mb"),
+    [
+        pytest.param(lambda at: 100 + at, 21_700, id="in more than six hours"),
+        pytest.param(lambda at: 100 + at, None, id="free space not known"),
+        pytest.param(lambda at: 100 + 2 * at, 100, id="it keeps up"),
+        pytest.param(lambda at: 100 if at < 30 else 40 + 2 * at, 100, id="it grew once, and stays"),
+        pytest.param(lambda at: 40 + 3 * at if at < 60 else 220, 100, id="it falls"),
+        pytest.param(lambda at: 100 + 1.5 * at, 100, id="it has grown by less than the threshold"),
+    ],
+)
+def test_disks_that_do_not_fill(cap: SyntheticCapture, replayed: Any, free_mb: float | None) -> None:
+    standby(cap, replayed)
+    free(cap, free_mb)
+    assert rows(cap, "STANDBY-DISK-FILLS", fills_bytes=50 * MB) == []

@@ -56,6 +56,44 @@ def test_only_the_time_with_work_counts() -> None:
     assert found.rate == pytest.approx(20 * MB, rel=0.01) and found.busy_s == pytest.approx(5, rel=0.1)
 
 
+def small_steps(flush_s: float, hz: int = 100, seconds: int = 15) -> list[Reading]:
+    """2 MB/s are made and reach the standby each flush_s; the last 4 kB of each step belong to a record that ends in the next one. Replay
+    has 1 ms of each 20 ms and replays 0.5 MB in it: 25 MB/s, as long as it has work."""
+    made = on_disk = replayed = 0
+    out = []
+    for ms in range(1000 * seconds):
+        made += 2 * MB // 1000
+        if ms % round(1000 * flush_s) == 0:
+            on_disk = made
+        if ms % 20 == 0:
+            replayed = max(min(replayed + MB // 2, on_disk - 4096), 0)
+        if ms % (1000 // hz) == 0:
+            out.append(Reading(ms / 1000, made, on_disk, replayed))
+    return out
+
+
+@pytest.mark.parametrize("hz", [5, 20, 100])
+@pytest.mark.parametrize("flush_s", [0.05, 0.2, 1.0])
+def test_small_steps_that_it_keeps_up_with_say_nothing_of_the_most_that_it_can(flush_s: float, hz: int) -> None:
+    """Waiting for the end of a record, or for its share of a CPU, is not replaying slowly."""
+    steps = small_steps(flush_s, hz)
+    assert capacity(steps) is None and capacity(steps, 0.08) is None, "short bursts do not say what it can replay for long"
+    found = capacity(steps, 0.5)
+    assert found is not None and found.known_from == "share" and found.rate == pytest.approx(4 * MB, rel=0.1)
+
+
+def test_steps_that_take_long_say_it() -> None:
+    """10 MB each 5 s, which take 0.4 s."""
+    found = capacity(small_steps(5.0, seconds=20))
+    assert found is not None and (found.known_from, found.rate) == ("backlog", pytest.approx(25 * MB, rel=0.07))
+
+
+def test_who_replays_more_in_all_than_in_its_slow_moments_can_replay_more() -> None:
+    """Each second 5 MB come, and are replayed at once but for 0.3 s in which 1 MB/s is: 3 s of those in 10 s."""
+    slow = curve(lambda at: 5 * (at // 1 + 1), lambda at: 5 * (at // 1) + min(at % 1, 0.3) if at % 1 < 0.3 else 5 * (at // 1 + 1), hz=100)
+    assert capacity(slow) is None
+
+
 def test_a_rate_that_varies_has_an_interval() -> None:
     """4 and 6 MB/s by turns, a second each."""
     found = capacity(curve(lambda at: 1000, lambda at: 10 * (at // 2) + 4 * min(at % 2, 1) + 6 * max(at % 2 - 1, 0)))
@@ -78,8 +116,8 @@ def test_a_standby_that_has_all_and_one_of_which_nothing_is_known() -> None:
     level = curve(lambda at: 2 * at, lambda at: 2 * at)
     told = forecast("db2", level)
     assert (told.verdict, told.capacity, told.catch_up_s) == ("caught up", None, 0)
-    assert capacity(level, 0.1) == Capacity(pytest.approx(20 * MB), None, None, "share", pytest.approx(2))  # type: ignore[arg-type]
-    assert capacity(level, 0.001) is None
+    assert capacity(level, 0.5) == Capacity(pytest.approx(4 * MB), None, None, "share", pytest.approx(10))  # type: ignore[arg-type]
+    assert capacity(level, 0.4) is None
     assert forecast("db2", curve(lambda at: 100 + 2 * at, lambda at: 0, seconds=1, hz=5)).verdict == "unknown"
     idle = forecast("db2", curve(lambda at: 7, lambda at: 7))
     assert (idle.verdict, idle.made_per_s) == ("caught up", 0)

@@ -44,11 +44,11 @@ Examples:
 def forecast(source: str, others: tuple[str, ...], duration: str | None, form: str | None) -> None:
     """Forecast when each standby has caught up, or that it never will.
 
-    "can replay" is the rate of replay, measured only while the standby's disk had WAL that was not replayed yet. Replay always had work
-    then, so this is the highest rate that the standby can follow. If there was never such WAL, "can replay" is the rate of replay divided
-    by the share of the time in which replay was seen to work. A standby catches up if it can replay WAL faster than the primary makes
-    it. The time to catch up is the WAL still to be replayed, divided by the difference of the two rates. The forecast assumes that the
-    load does not change.
+    "can replay" is the rate of replay, measured only while the standby's disk had WAL that was not replayed yet, for a quarter of a second
+    or longer. Replay always had work then, so this is the highest rate that the standby can follow. If there was never such WAL, or if more
+    than that was replayed over the whole time, "can replay" is the rate of replay divided by the share of the time in which replay was seen
+    to work, if that is at least half. A standby catches up if it can replay WAL faster than the primary makes it. The time to catch up
+    is the WAL still to be replayed, divided by the difference of the two rates. The forecast assumes that the load does not change.
 
     With DSN, the servers are watched first. Time and rates have 95 % intervals in --json.
     """
@@ -85,6 +85,7 @@ def forecast(source: str, others: tuple[str, ...], duration: str | None, form: s
 Examples:
   leadline replication study commit-modes --plan
   leadline replication study commit-modes --round-trip 0,5ms --repetitions 10
+  leadline replication study keep-up --levels replay_cpu=20%,10% --for 30s
   leadline replication study commit-modes --primary postgres://db1/shop \\
     --standby postgres://db2/shop --yes""",
 )
@@ -94,6 +95,7 @@ Examples:
 @click.option("--standby", metavar="DSN", help="With --primary: its standby, which is compared with it before anything begins.")
 @click.option("--round-trip", "round_trips", metavar="A,B", help="Compare round trips between a private primary and standby: 0,5ms,20ms.")
 @click.option("--setting", "settings", multiple=True, metavar="NAME=A,B", help="Compare these levels of a setting.")
+@click.option("--levels", multiple=True, metavar="FACTOR=A,B", help="Compare these levels of a factor of the design; repeatable.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), metavar="N", help="Blocks: how often each combination is run.")
 @click.option("--for", "duration", metavar="TIME", help="How long each load runs.")
 @click.option("--clients", type=click.IntRange(1, 10_000), metavar="N", help="Clients of the load.")
@@ -112,21 +114,33 @@ def study(
 
     \b
     commit-modes  what each level of synchronous_commit costs, by the round trip
-    outage        how long a standby takes to catch up, and its forecast
+    conflict      who pays for a long snapshot on a standby: replay, the reader
+                  or the primary
+    keep-up       which rate of WAL a standby keeps up with
+    limit         between which two rates it ceases to keep up
+    outage        how long a standby takes to catch up, and its forecast;
+                  catch-up is another name for it
+    overload      how fast replay is when it cannot keep up, and after the load
+    page-images   how replay goes on when a load begins with page images
+    parameters    which settings of a standby make it replay faster
+    recovery      records a second of crash recovery: the server, and
+                  `leadline recover`
 
-    With --primary, the round trip is that of your network: only the settings are compared, on that server.
+    With --primary, the round trip is that of your network: only the settings are compared, on that server. Only commit-modes runs there.
     """
     from leadline.cli.study.plan import show
     from leadline.cli.study.run import start
     from leadline.errors import LeadlineError
-    from leadline.study.design import ready_pairs
+    from leadline.study.design import ALIASES, of_replication, ready_pairs
 
-    if name not in (ready := ready_pairs()):
-        raise LeadlineError("usage", f"there is no study {name[:60]!r} of a pair", hint=f"one of {', '.join(ready)}", where="NAME")
+    if ALIASES.get(name, name) not in (ready := of_replication()):
+        raise LeadlineError("usage", f"there is no study {name[:60]!r} of replication", hint=f"one of {', '.join(ready)}", where="NAME")
     if private and (primary or standby):
         raise click.UsageError("--private is without --primary and --standby")
     if standby and not primary:
         raise click.UsageError("--standby goes with --primary")
+    if primary and ALIASES.get(name, name) not in ready_pairs():
+        raise LeadlineError("usage", "this study makes a private server of its own", hint="without --primary", where="--primary")
     if primary:
         from leadline.study.named_pair import check
 
@@ -168,7 +182,7 @@ def _lines(standbys: list[Forecast], disks: list[Filling]) -> list[str]:
     if any(s.capacity is not None and s.capacity.known_from == "share" for s in standbys):
         lines.append("can replay: by the share of the time in which replay was seen to work, where it always had replayed all.")
     if any(s.capacity is None for s in standbys):
-        lines.append("can replay: not known where no WAL waited for replay, and memory was not read.")
+        lines.append("can replay: not known where no WAL waited for replay, unless memory shows it at work for half of the time.")
     for disk in disks:
         line = f"{disk.server}: {disk.what}: {sized(disk.kept_bytes)}, {per_s(disk.growth_per_s)} more"
         if disk.full_s is not None:

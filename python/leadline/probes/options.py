@@ -29,7 +29,8 @@ class Options:
     kernel_retransmits: with the TCP segments that the host retransmits. only: the packets that are wanted. keep_going: when one probe
     fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
     back. pooler: connection string of the console of a PgBouncer before the server, which is asked with the others.
-    others: connection strings of servers that replicate to or from the target, which are watched with it.
+    others: connection strings of servers that replicate to or from the target, which are watched with it; ssh:HOST is watched by a
+    leadline there.
     recorder: of a piece of `leadline record`: its number in the row, and which process made it.
     """
 

@@ -2,6 +2,7 @@
 
 use crate::contention::Contention;
 use crate::evidence::Evidence;
+use crate::riders;
 use crate::shared::Shared;
 use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns, Moments};
 use leadline_errors::Error;
@@ -131,6 +132,7 @@ pub fn run(
                 break; // the background thread ended with an error, which it has stored
             }
         }
+        riders::look();
         // The next pass is the last one due by now, or the one to come; those between are lost and counted.
         let next = moments.due_by(now).max(period + 1);
         missed = next - (period + 1);

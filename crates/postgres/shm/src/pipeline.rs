@@ -243,11 +243,12 @@ impl Pipeline {
         })
     }
 
-    /// The walsenders. One that ends meanwhile is left out.
+    /// The walsenders. One that ends meanwhile is left out. `known`: those of a reading not long ago; to find out who one is takes longer
+    /// than to read all the rest.
     ///
     /// # Errors
     /// An address that cannot be read any more.
-    pub fn senders<M: Memory>(&self, mem: &M) -> Read<Vec<Sender>> {
+    pub fn senders<M: Memory>(&self, mem: &M, known: &[Sender]) -> Read<Vec<Sender>> {
         let pids = mem.u32_column(self.senders + self.sender.pid, self.sender_size, self.anchors.max_wal_senders)?;
         let mut found = Vec::new();
         for (slot, pid) in (0u64..).zip(pids).filter(|(_, pid)| *pid != 0) {
@@ -266,7 +267,15 @@ impl Pipeline {
                 is_candidate: mem.u32(at + self.sender.priority)? != 0,
                 ..Sender::default()
             };
-            if mem.u32(at + self.sender.pid)? == pid && self.identify(mem, &mut sender)? {
+            if mem.u32(at + self.sender.pid)? != pid {
+                continue;
+            }
+            if let Some(before) = known.iter().find(|before| before.pid == sender.pid) {
+                sender.is_logical = before.is_logical;
+                sender.application_name.clone_from(&before.application_name);
+                sender.client_addr.clone_from(&before.client_addr);
+                found.push(sender);
+            } else if self.identify(mem, &mut sender)? {
                 found.push(sender);
             }
         }
@@ -446,6 +455,9 @@ mod tests {
         let mut p = pipeline(&l);
         mem.put_u32(p.senders + p.sender_size + p.sender.pid, 77);
         p.anchors.backend_status = STRUCT;
-        assert_eq!(p.senders(&mem).unwrap(), []);
+        assert_eq!(p.senders(&mem, &[]).unwrap(), []);
+        let before = Sender { pid: 77, application_name: "b".into(), is_logical: true, ..Sender::default() };
+        let [found] = &p.senders(&mem, &[before]).unwrap()[..] else { panic!("one that was known is not looked up") };
+        assert_eq!((found.pid, found.application_name.as_str(), found.is_logical), (77, "b", true));
     }
 }

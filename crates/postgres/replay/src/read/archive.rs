@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use leadline_errors::{Error, Kind, Result};
+use leadline_wal::archive::find;
 use leadline_wal::timeline::{history_name, segment_name};
+use leadline_wal::wal::segments_in;
 use leadline_wal::{is_compressed, small_text, Lineage, Lsn, Wal};
-
-/// What an archive may have done to a file's bytes, by the name's end.
-const PACKED: [&str; 3] = [".gz", ".lz4", ".zst"];
 
 /// Exit codes above are no answer of a restore command but a failure of the shell, or a signal.
 const LAST_ANSWER: i32 = 125;
@@ -23,7 +22,7 @@ const LAST_ANSWER: i32 = 125;
 /// Where archived WAL is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A folder with files as the server names them, compressed or not.
+    /// A folder with files as the server names them, or as pgBackRest or barman keep them, compressed or not.
     Folder(PathBuf),
     /// A command as the server's `restore_command`, and a folder for what it brings.
     Command {
@@ -172,22 +171,9 @@ impl<'a> Archive<'a> {
     /// The WAL seems to end, but the archive has more of it.
     fn gap(&self, lineage: &Lineage, missing_number: u64, last: u64, missing: &str) -> Result<Option<Error>> {
         let Source::Folder(folder) = self.source else { return Ok(None) };
-        let mut names: Vec<String> = Vec::new();
-        for entry in fs::read_dir(folder).map_err(|e| Error::reading(folder, "the archive", &e))? {
-            let name = entry.map_err(|e| Error::reading(folder, "the archive", &e))?.file_name();
-            names.extend(name.into_string());
-        }
-        names.sort_unstable();
-        let digits = |name: &str, at: usize| name.get(at..at + 8).and_then(|part| u64::from_str_radix(part, 16).ok());
-        for name in names {
-            let stem = PACKED.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-            let (Some(timeline), Some(high), Some(low), 24) =
-                (digits(stem, 0), digits(stem, 8), digits(stem, 16), stem.len())
-            else {
-                continue;
-            };
-            let number = high * (0x1_0000_0000 / self.segment_size) + low;
-            if number > missing_number && number <= last && u64::from(self.wanted(lineage, number)) == timeline {
+        for (timeline, number, path) in segments_in(folder, self.segment_size)? {
+            if number > missing_number && number <= last && self.wanted(lineage, number) == timeline {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
                 let gap = Error::new(Kind::NotFound, "the archived WAL has a gap")
                     .detail(format!("{missing} is missing, but {name} is there"))
                     .hint("copy what is missing to the archive; the server would end its recovery at the gap");
@@ -209,16 +195,12 @@ impl<'a> Archive<'a> {
     fn archived(&self, name: &str, size: Option<u64>) -> Result<Option<PathBuf>> {
         match self.source {
             Source::Folder(folder) => {
-                let plain = folder.join(name);
-                if plain.is_file() {
-                    // Many archives compress a file and leave its name as it was.
-                    if !is_compressed(&plain)? {
-                        check_size(&plain, size)?;
-                    }
-                    return Ok(Some(plain));
+                let Some(found) = find(folder, name)? else { return Ok(None) };
+                // Many archives compress a file and leave its name as it was.
+                if !is_compressed(&found)? {
+                    check_size(&found, size)?;
                 }
-                let packed = PACKED.iter().map(|end| folder.join(format!("{name}{end}")));
-                Ok(packed.into_iter().find(|path| path.is_file()))
+                Ok(Some(found))
             }
             Source::Command { command, folder } => {
                 let path = folder.join(name);

@@ -20,12 +20,12 @@ wait as (  -- sleeps that were asked for are no driver, though they count in dat
     and event not in ('PgSleep', 'VacuumDelay', 'VacuumTruncate', 'RecoveryApplyDelay', 'BaseBackupThrottle', 'WalSenderWaitForWAL', 'WalSenderWaitForWal')
 ),
 top_class as (
-  select wait_class, sum(weight_s) as class_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+  select wait_class, sum(weight_s) as class_s, sum(samples)::bigint as samples, min(ts) as ts_from, max(ts) as ts_to
   from wait group by wait_class
   order by class_s desc, wait_class limit 1
 ),
 spent as (
-  select w.event, w.statement_id, sum(w.weight_s) as seconds, count(*) as samples, count(distinct w.session_id) as sessions
+  select w.event, w.statement_id, sum(w.weight_s) as seconds, sum(w.samples)::bigint as samples, count(distinct w.session_id) as sessions
   from wait w join top_class using (wait_class)
   group by all
 ),

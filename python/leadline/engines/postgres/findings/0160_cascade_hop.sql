@@ -1,6 +1,6 @@
 -- id: CASCADE-HOP
 -- title: One hop of a cascade of standbys makes most of the lag
--- question: Where a standby gets its WAL from another standby, between which two servers does most of the WAL wait that it lacks?
+-- question: If a standby receives its WAL from another standby, between which two servers does most of its missing WAL wait?
 -- domain: replication
 -- needs: replication_lag, walsender, replication_node
 -- unit: seconds that the last standby is behind (no cost in database time)
@@ -11,12 +11,12 @@
 -- threshold: hop_high_s = 60 (seconds behind; a failover to it then takes about as long)
 -- silent unless: exists (from walsender where not is_logical and node in (select node from replication_position where in_recovery)) and exists (from replication_lag where is_standby and lag_s >= getvariable('hop_lag_s'))
 -- wrong when: a standby has just come back and catches up by itself
-with sender as (
-  select node, pid, ts, sent_lsn, flush_lsn from walsender
+with sender as (  -- read at some moment from `since` to `until`
+  select node, pid, ts, sent_lsn, flush_lsn, ts - coalesce(answer_ns, 0) // 2 as since, ts + coalesce(answer_ns, 0) // 2 as until from walsender
   where not is_logical and state in ('streaming', 'catchup') and sent_lsn is not null and flush_lsn is not null
 ),
 place as (  -- what each standby has on its disk. A walreceiver that starts again sets its positions back, and the WAL is still there
-  select node, ts, max(greatest(flush_lsn, replay_lsn)) over (partition by node order by ts) as lsn
+  select node, ts, max(greatest(flush_lsn, replay_lsn)) over (partition by node order by ts) as lsn, ts - answer_ns // 2 as since, ts + answer_ns // 2 as until
   from replication_position where in_recovery and greatest(flush_lsn, replay_lsn) is not null
 ),
 -- The server does not say which of the watched standbys a walsender serves. It is none that lacks what the walsender was told is on its
@@ -32,11 +32,11 @@ had as (
   from pair r join (select node, pid, min(ts) as ts from sender group by all) f using (node, pid) join place p on p.node = r.standby group by all
 ),
 refuted as (
-  select s.node, s.pid, s.standby from (select * from sender join pair using (node, pid)) s asof join place p on p.node = s.standby and p.ts >= s.ts
+  select s.node, s.pid, s.standby from (select * from sender join pair using (node, pid)) s asof join place p on p.node = s.standby and p.since >= s.until
   where p.lsn < s.flush_lsn
   union
   select d.upstream, d.pid, d.standby
-  from (select h.node as upstream, h.pid, h.standby, p.ts, p.lsn, h.lsn as had_lsn from had h join place p on p.node = h.standby) d asof join sender s on s.node = d.upstream and s.pid = d.pid and s.ts >= d.ts
+  from (select h.node as upstream, h.pid, h.standby, p.until, p.lsn, h.lsn as had_lsn from had h join place p on p.node = h.standby) d asof join sender s on s.node = d.upstream and s.pid = d.pid and s.since >= d.until
   where d.lsn > s.sent_lsn and d.lsn > d.had_lsn
 ),
 possible as (select * from pair except select * from refuted),

@@ -1,6 +1,6 @@
 -- id: LOGICAL-APPLY-BOUND
 -- title: The apply worker of a subscription needs a whole CPU and does not keep up
--- question: Which apply workers of this subscriber worked without waiting all the time, and never had to wait for changes?
+-- question: Which apply workers of this subscriber worked all the time, and never had to wait for changes?
 -- domain: postgres
 -- needs: session_sample, session
 -- unit: seconds in which changes always lay ready (no cost in database time)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject
     from leadline._core.recorder import SamplerFinal, SamplerStatus, ServerDescription
 
-LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 0.5  # each look wakes a thread: five in a second were a twentieth of a capture's CPU time
 TRY_EVERY_S = 0.3
 FOLLOWED = ("gone",)  # kinds of errors after which the server may come back
 

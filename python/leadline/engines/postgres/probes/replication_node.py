@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadline._core.recorder import PipelineMemory, PositionSeen, SenderPosition
 
 SQL_HZ = 5.0
-COMPARE_HZ = 1.0  # questions over SQL while memory is read
+COMPARE_HZ = 0.5  # questions over SQL while memory is read
 RETRY_S = 1.0
 ANSWER_S = 2
 ATTEMPTS = 5  # of the first comparison
@@ -223,20 +223,22 @@ class Node:
             proved.start()
             self._memory = proved
 
-    def _compare(self, memory: PipelineMemory | None) -> tuple[str, Any, list[Row], int, int]:
-        """Asks over SQL, between two readings of memory: what disagrees, position, walsenders, and when it was asked and answered."""
+    def _compare(self, memory: PipelineMemory | None) -> tuple[str, Any, list[Row], tuple[int, int, int]]:
+        """Asks over SQL, between two readings of memory: what disagrees, position, walsenders, and when it was asked for the one, for the
+        other, and answered."""
         assert self._conn is not None
         with self._conn.cursor() as cursor:
             before = memory.read() if memory else None
             asked = time.monotonic_ns()
             position: Any = cursor.execute(_POSITION, prepare=True).fetchone()
-            answered = time.monotonic_ns()
+            between = time.monotonic_ns()
             senders = cursor.execute(_SENDERS, prepare=True).fetchall()
+            answered = time.monotonic_ns()
             after = memory.read() if memory else None
         doubt = ""
         if before and after:
             doubt = disagreement(before[0], position, after[0]) or disagreement_of_senders(before[1], senders, after[1])
-        return doubt, position, senders, asked, answered
+        return doubt, position, senders, (asked, between, answered)
 
     def watch(self, stop: threading.Event) -> None:
         due = time.monotonic()
@@ -257,7 +259,7 @@ class Node:
                     self.start()
             if self._memory is not None and (error := self._memory.status()["error"]) is not None:
                 self._end_memory(error["message"])
-            doubt, position, senders, asked, answered = self._compare(self._memory)
+            doubt, position, senders, (asked, between, answered) = self._compare(self._memory)
         except (psycopg.Error, LeadlineError) as e:
             self.missed += 1
             self.lost = one_line(str(e))
@@ -266,10 +268,11 @@ class Node:
                 self._conn.close()
                 self._conn = None
             return False
-        ts, took = (asked + answered) // 2, answered - asked
+        ts, took = (asked + between) // 2, between - asked
         self.round_trip_ns = min(self.round_trip_ns or took, took)
         self.ticks += 1
-        self.senders += [(ts, self.number, *sender, "sql") for sender in senders]
+        of_senders = (between + answered) // 2, self.number, answered - between
+        self.senders += [(*of_senders, *sender, "sql") for sender in senders]
         if self._memory is not None:
             self.compared += 1
             self._doubts = self._doubts + 1 if doubt else 0
