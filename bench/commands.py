@@ -42,6 +42,7 @@ class Cost(NamedTuple):
 def cost(python: str, line: str) -> Cost:
     """Of one command. `findings` and `page check` end with 1 when they have found something."""
     with tempfile.TemporaryDirectory() as new:
+        Path(new).chmod(0o755)  # as root, leadline becomes the owner of the cluster
         for source in COPY.findall(line):
             subprocess.run(["cp", "-a", source, f"{new}/copy"], check=True)
             os.sync()  # what is written out now is not written beside the command

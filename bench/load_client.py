@@ -6,8 +6,8 @@
 Both run the same transaction (-S, prepared, 8 clients) in interleaved pairs on one private server over a unix socket, with one thread and
 with one for each CPU. CPU is that of the client's process while it runs: of pgbench whole, of ours without the start of Python. A ratio
 below 1 of the CPU, and above 1 of the throughput, is in our favour; the interval is that of the signed ranks. Then our client runs at a
-fixed rate: the schedule error is how late a transaction began although a client was free. At last find-limit looks for a limit that is
-known: a server that ends exactly 200 transactions a second, five times. Output: JSON.
+fixed rate, as often as there were pairs: the schedule error is how late a transaction began although a client was free. At last find-limit
+looks for a limit that is known: a server that ends exactly 200 transactions a second, five times. Output: JSON.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psycopg
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.interleave import compare, trials
+from leadline.lab.signed_rank import median_interval
 from leadline.load.limit import Promise, find_limit
 from leadline.load.plan import Phase, Plan, scripts_of
 from leadline.load.run import run
@@ -35,6 +37,7 @@ from record import read_environment
 
 SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False}
 SCALE, CLIENTS, RATE = 10, 8, 10_000
+RATE_RUNS = 6  # at least: with fewer there is no interval
 LIMIT, LIMITED_CLIENTS, PROMISE_S, LIMIT_RUNS = 200, 8, 0.05, 5
 # Each transaction takes the next slot of {LIMIT} a second by the wall clock and ends with it, whatever else it costs.
 LIMITED = f"""do $$ declare slot bigint; ends timestamptz; begin
@@ -71,6 +74,16 @@ def ours(server: PrivateServer, threads: int, seconds: int, rate: float | None =
     spent = time.process_time() - began
     phase = found["phases"][0]
     return Figures(phase["per_second"], 1e6 * spent / phase["done"]), phase
+
+
+def at_rate(runs: list[tuple[Figures, dict[str, Any]]]) -> dict[str, Any]:
+    """Of runs at one rate: each figure as its median, and where that lies (95 %)."""
+    figures = {
+        "tps": [of.tps for of, _ in runs],
+        "cpu_us": [of.cpu_us for of, _ in runs],
+        **{f"schedule_error_{name}": [phase["schedule_error"][name] for _, phase in runs] for name in ("p50_ns", "p99_ns", "max_ns")},
+    }
+    return {name: {"median": median(values), "interval": median_interval(values), "runs": values} for name, values in figures.items()}
 
 
 def known_limit(server: PrivateServer, seconds: int) -> dict[str, Any]:
@@ -117,9 +130,8 @@ def main() -> None:
                     name: {"pgbench": of.bare, "ours": of.variant, "ratio": vars(of.ratio)} for name, of in figures.items()
                 }
         for rate in (RATE / 10, RATE):
-            figures, phase = ours(server, len(os.sched_getaffinity(0)), options.seconds, rate)
-            error = {name: value for name, value in phase["schedule_error"].items() if name != "buckets"}
-            result[f"{rate:g}/s"] = {"tps": figures.tps, "cpu_us": figures.cpu_us, "schedule_error": error}
+            runs_at = [ours(server, len(os.sched_getaffinity(0)), options.seconds, rate) for _ in range(max(options.pairs, RATE_RUNS))]
+            result[f"{rate:g}/s"] = at_rate(runs_at)
         result["limit"] = [known_limit(server, options.seconds) for _ in range(LIMIT_RUNS)]
     json.dump({"environment": environment, "options": vars(options), "result": result}, sys.stdout, indent=1)
     print()

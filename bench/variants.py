@@ -64,6 +64,16 @@ class Nothing:
         return {}
 
 
+def until_it_looks(child: Child, capture: Path) -> None:
+    """Until the window of a capture has begun. Raises LeadlineError."""
+    deadline = time.monotonic() + START_S
+    while not (capture / MANIFEST).exists() or read_manifest(capture).clock.ts_from is None:
+        child.check()
+        if time.monotonic() > deadline:
+            raise LeadlineError("gone", f"leadline take did not begin within {START_S:g} s", detail=child.last_words())
+        time.sleep(0.05)
+
+
 class Leadline:
     """`leadline take --pid` as a user runs it: shared memory, no connection, every table written to disk."""
 
@@ -77,7 +87,7 @@ class Leadline:
         options = ["--for", f"{LONGER_THAN_ANY_BENCH_S}s", "--rate", str(self.rate_hz), "--tier", "shm", "-o", str(self._capture)]
         command = [self._python, "-m", "leadline", "take", "--pid", str(server.pid), *options, *self._options]
         self._child = Child("leadline take", command, output=self._capture.with_suffix(".log"), cwd=work)
-        self._wait_for_window(time.monotonic() + START_S)
+        until_it_looks(self.child, self._capture)
         self._setup_cpu_s = tree_cpu_ns(self.child.pid) / 1e9
 
     @property
@@ -146,15 +156,6 @@ class Leadline:
             "access": manifest.probe("sessions").access["shared_memory"],
             "probes": {name: probe.status for name, probe in manifest.probes.items()},
         }
-
-    def _wait_for_window(self, deadline: float) -> None:
-        while True:
-            self.check()
-            if (self._capture / MANIFEST).exists() and read_manifest(self._capture).clock.ts_from is not None:
-                return
-            if time.monotonic() > deadline:
-                raise LeadlineError("gone", f"leadline take did not begin within {START_S:g} s", detail=self.child.last_words())
-            time.sleep(0.05)
 
 
 class Reporting:

@@ -18,7 +18,7 @@ def trial(rate: float, kept: bool) -> Trial:
 @pytest.mark.parametrize("limit", [0.7, 40, 1000, 123_456])
 @pytest.mark.parametrize("start", [1, 500, 20_000])
 def test_a_known_limit_is_found_within_3_percent(limit: float, start: float) -> None:
-    trials = find(start, PROMISE, lambda rate: trial(rate, rate <= limit))
+    trials = find(start, PROMISE.width, lambda rate: trial(rate, rate <= limit))
     low, high = bounds(trials)
     assert low is not None and high is not None
     assert low <= limit < high and high / low <= 1.03
@@ -29,7 +29,7 @@ def test_a_bound_that_was_kept_by_chance_is_not_believed() -> None:
     rng = random.Random(5)
     for _ in range(50):
         # Up to 1,000 always, above 1,200 never, between them by chance.
-        trials = find(500, PROMISE, lambda rate: trial(rate, rate < 1000 or (rate < 1200 and rng.random() < 0.5)))
+        trials = find(500, PROMISE.width, lambda rate: trial(rate, rate < 1000 or (rate < 1200 and rng.random() < 0.5)))
         low, high = bounds(trials)
         assert low is not None and high is not None
         assert 950 <= low < high <= 1270
@@ -43,7 +43,7 @@ def test_one_disturbed_trial_decides_nothing(disturbed: int) -> None:
         made.append(rate)
         return trial(rate, rate <= 1000 and len(made) != disturbed + 1)
 
-    trials = find(300, PROMISE, attempt)
+    trials = find(300, PROMISE.width, attempt)
     low, high = bounds(trials)
     assert low is not None and high is not None
     assert low <= 1000 < high and high / low <= 1.03
@@ -58,12 +58,12 @@ def test_a_rate_that_breaks_the_promise_in_most_trials_is_not_the_limit() -> Non
         tries[rate] += 1
         return trial(rate, rate < 900 or (rate < 1000 and tries[rate] % 3 == 1))
 
-    low, _ = bounds(find(300, PROMISE, attempt))
+    low, _ = bounds(find(300, PROMISE.width, attempt))
     assert low is not None and 870 < low < 900
 
 
 def test_a_promise_that_no_rate_keeps_ends_the_search() -> None:
-    trials = find(100, PROMISE, lambda rate: trial(rate, False))
+    trials = find(100, PROMISE.width, lambda rate: trial(rate, False))
     assert bounds(trials)[0] is None and len(trials) < 40
 
 

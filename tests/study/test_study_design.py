@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from leadline.book.experiments.cells import all_cells, forbidden, interactions, orders_of
 from leadline.book.experiments.effects import judge
 from leadline.book.experiments.studies import is_drawn, read_design
+from leadline.book.experiments.trials import check_of
 from leadline.cli import run
 from leadline.errors import LeadlineError
-from leadline.study.design import alike, exclude, include, of_text, parse, read, ready, with_setting
+from leadline.study.design import alike, exclude, include, of_text, parse, read, ready, with_levels, with_setting
+from leadline.study.loads import filled
 from leadline.study.planning import bytes_of_study, plan, seconds_of_study
 
 SEED_001 = """
@@ -129,6 +132,10 @@ def test_every_ready_study_can_be_read_planned_and_calibrated() -> None:
         assert (seconds_of_study(study, {}) or 1) > 0 and bytes_of_study(study) >= 0
         same = alike(study)
         assert len(same.cells) == 2 and of_text(same.as_text()) == same
+        assert not any(f"{{{factor.name}}}" in str((same.load, same.reset)) for factor in study.factors), "a level has its place"
+    assert alike(read("keep-up")).server["replay_cpu"] == "10%" and "--rate 60 --for {for}" in alike(read("keep-up")).load["command"]
+    settings = alike(read("conflict")).server["standby_settings"]
+    assert settings["hot_standby_feedback"] == "off" and settings["wal_receiver_status_interval"] == "1s"
 
 
 def test_a_setting_of_the_command_line_takes_the_place_of_those_of_the_design() -> None:
@@ -139,6 +146,49 @@ def test_a_setting_of_the_command_line_takes_the_place_of_those_of_the_design() 
     for wrong in ("work_mem", "work_mem=4MB", "=1,2", "work mem=1,2"):
         with pytest.raises(LeadlineError):
             with_setting(read("settings"), [wrong])
+
+
+def test_levels_of_the_command_line_take_the_place_of_those_of_a_factor_and_keep_its_texts() -> None:
+    study = with_levels(parse(SEED_001, "job"), ["kaio=off, 2", "updates=yes,maybe"])
+    updates, kaio = study.factors
+    assert (updates.kind, updates.levels) == ("command", (("yes", "--updates"), ("maybe", "maybe")))
+    assert (kaio.kind, kaio.target, kaio.levels) == ("environment", "KAIOOFF", (("off", "1"), ("2", "2")))
+    assert with_levels(read("fetch-size"), ["rows=all,1"]).factors[0].enough
+    few = "needs two levels or more"
+    for wrong, said in (("nothing=1,2", "no factor 'nothing'"), ("kaio", few), ("kaio=1", few), ("kaio=1,1", few)):
+        with pytest.raises(LeadlineError, match=said):
+            with_levels(study, [wrong])
+
+
+TIMED = SEED_001.replace("job {updates}", "job {updates} --for {for}").replace("[load]", '[load]\nfor = "10s"')
+
+
+def test_a_command_has_a_time_where_it_stands_in_it() -> None:
+    study = parse(TIMED, "job")
+    assert study.load == {"command": "job {updates} --for {for}", "for": "10s"}
+    assert filled(study, study.baseline, study.load["command"], "") == ["job", "--updates", "--for", "10s"]
+    for wrong in (TIMED.replace('for = "10s"', ""), TIMED.replace("{for}", "5s"), TIMED.replace("10s", "soon"),
+                  TIMED.replace('for = "10s"', 'for = "10s"\nclients = 1')):  # fmt: skip
+        with pytest.raises(LeadlineError):
+            parse(wrong, "job")
+
+
+def test_a_metric_that_is_not_compared_may_be_anything_and_costs_no_comparison() -> None:
+    text = SEED_001 + '[[metric]]\nvalue = "seconds"\n[[metric]]\nname = "left"\npattern = "left=(.*)"\ncompared = false\n'
+    study = parse(text, "job")
+    assert [(metric.name, metric.compared) for metric in study.metrics] == [("seconds", True), ("left", False)]
+    assert plan(study, None)["comparisons"] == 2 and of_text(study.as_text()) == study
+    design = json.loads(study.as_text())
+    figures: dict[tuple[int, int, str], float | None] = {}
+    for at in range(30):
+        figures |= {(at // 3, at % 3, "seconds"): 2.0, (at // 3, at % 3, "left"): -1.0}
+    found = judge(read_design(json.dumps(design)), figures)
+    assert {row["metric"] for row in found["effects"]} == {"seconds"} and found["no_effect"] == []
+    assert (check_of(True)(-1.0)[0], check_of(False)(-1.0)[0], check_of(False)(0.0)[0]) == (None, -1.0, 0.0)
+    assert check_of(False)(math.inf)[0] is None
+    for wrong, said in (("compared = false", "compared = 0"), ('value = "seconds"', 'value = "seconds"\ncompared = false')):
+        with pytest.raises(LeadlineError):
+            parse(text.replace(wrong, said), "job")
 
 
 def test_what_is_no_file_of_a_design(tmp_path: Path) -> None:

@@ -7,8 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,10 @@ import pytest
 from conftest import Server, fetched_or_skip, in_memory, is_running, wait_until
 from leadline.errors import LeadlineError
 from leadline.study import design, pair
+from leadline.study.conflict import conflict
+from leadline.study.keep_up import keep_up
+from leadline.study.limit import limit
+from leadline.study.load_beside import LoadBeside
 from leadline.study.named_pair import check
 from leadline.study.outage import outage
 from leadline.study.servers import PrivateServers
@@ -38,7 +46,7 @@ value = "p50_ms"
 value = "added_rtt_ms"
 proves = "round_trip"
 """
-CPU = '[[factor]]\nreplay_cpu = true\nlevels = ["40%", "10%"]\n'
+CPU = '[[factor]]\nreplay_cpu = true\nlevels = ["40%", "2.5%"]\n'
 held = pytest.mark.skipif(not os.access(pair.GROUPS, os.W_OK), reason="no control group of the cpu controller (cgroup v1) can be made here")
 
 
@@ -117,12 +125,13 @@ def test_replay_has_a_share_of_a_cpu() -> None:
         of = servers(PAIR.replace("[server]", CPU + "[server]"))
         try:
             groups = set[Path]()
-            for label, share in (("40%", 0.4), ("10%", 0.1)):
+            for label, share in (("40%", 0.4), ("2.5%", 0.025)):
                 of.set_up(("0", label))
                 pid = of.pairs[of.version].standby.startup_pid
                 [group] = {group for group in pair.GROUPS.rglob("leadline-*") if str(pid) in (group / "cgroup.procs").read_text().split()}
                 quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
                 assert int(quota) / int(period) == share
+                assert int((group / "cpu.shares").read_text()) == pair.MOST_SHARES, "its quota limits it, and not the work of others"
                 groups.add(group)
                 of.set_up(("0", label))
             assert len(groups) == 2 and [group.exists() for group in groups].count(True) == 1
@@ -135,7 +144,7 @@ def test_replay_has_a_share_of_a_cpu() -> None:
 def test_nothing_is_left_of_a_pair_whose_study_is_killed(tmp_path: Path) -> None:
     text = PAIR.replace("[server]", CPU + "[server]")
     (tmp_path / "s.py").write_text(
-        "import sys\nfrom test_study_pair import *\nof = servers(sys.argv[1])\nof.set_up(('30ms', '10%'))\np = of.pairs[of.version]\n"
+        "import sys\nfrom test_study_pair import *\nof = servers(sys.argv[1])\nof.set_up(('30ms', '2.5%'))\np = of.pairs[of.version]\n"
         "print(p.link._process.pid, p.standby.pid, p.primary.pid, p.quota._group, p.standby.base_dir, flush=True)\nsys.stdin.read()\n"
     )
     paths = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
@@ -208,6 +217,178 @@ def test_an_outage_ends_with_all_replayed_and_the_connection_as_it_was() -> None
             of.close()
 
 
+def test_a_load_beside_ends_with_its_trial_also_where_interrupts_are_ignored(fresh_server: Callable[..., Server]) -> None:
+    """As in a job in the background of a shell script."""
+    server = fresh_server(18)
+    was = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with LoadBeside(server.dsn, "select 'beside';", 50.0, 90.0) as load:
+            wait_until(lambda: server.sql("select 1 from pg_stat_activity where query ~ '^select .beside'"))
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 45 and load.found["phases"], "it was asked for 90 s"
+    finally:
+        signal.signal(signal.SIGINT, was)
+
+
+LINE = "insert into line select n, 'the same words' from generate_series(1, 500) n;"
+
+
+@held
+def test_a_standby_keeps_up_with_little_and_falls_behind_at_more_than_its_cpu_replays() -> None:
+    with in_memory():
+        of = servers(PAIR.replace("standby = true", 'standby = true\nreplay_cpu = "2.5%"'))
+        try:
+            dsn, _ = of.set_up(("0",))
+            ask(dsn, "create table line (n int, body text)")
+            given = Namespace(primary=dsn, standby=of.standby, script=LINE, for_s=3.0, most_s=60.0)
+            little = keep_up(Namespace(**vars(given), rate=80.0))
+            assert little["verdict"] == "keeps up" and little["replayed_mb_s"] == pytest.approx(little["made_mb_s"], rel=0.03)
+            much = keep_up(Namespace(**vars(given), rate=500.0))
+            assert much["verdict"] == "falls behind" and much["at_most_mb_s"] < 0.9 * much["made_mb_s"]
+            assert much["drained_mb_s"] > 0 and much["growth_low"] <= much["growth"] <= much["growth_high"]
+            assert ask(of.standby, "select pg_last_wal_replay_lsn() = pg_last_wal_receive_lsn()") is True
+        finally:
+            of.close()
+
+
+CONFLICT = """question = "Who pays?"
+[[factor]]
+standby_setting = "max_standby_streaming_delay"
+levels = ["30s", "0"]
+[[factor]]
+standby_setting = "hot_standby_feedback"
+levels = ["off", "on"]
+[server]
+standby = true
+settings = { fsync = "off", autovacuum = "off", synchronous_commit = "off" }
+standby_settings = { wal_receiver_status_interval = "1s" }
+[load]
+script = "select 1"
+"""
+
+
+def test_a_snapshot_of_a_standby_holds_replay_or_is_cancelled_or_is_kept_by_the_primary() -> None:
+    with in_memory():
+        of = servers(CONFLICT)
+        try:
+            found = {}
+            for cell in (("30s", "off"), ("0", "off"), ("30s", "on")):
+                dsn, effects = of.set_up(cell)
+                shown = {name: effect.shown for name, effect in effects.items()}
+                assert shown == {"standby max_standby_streaming_delay": cell[0], "standby hot_standby_feedback": cell[1]}
+                assert ask(dsn, "show hot_standby_feedback") == "off", "of the standby alone"
+                rows = "select n, 0, repeat('x', 500) from generate_series(1, 2000) n"
+                ask(dsn, "drop table if exists seen")
+                ask(dsn, f"create table seen (id, n, pad) as {rows}")
+                ask(dsn, "alter table seen add primary key (id)")
+                given = Namespace(primary=dsn, standby=of.standby, rate=200.0, for_s=5.0, hold_s=2.0, most_s=60.0)
+                found[cell] = conflict(given)
+            waits, cancels, keeps = found.values()
+            assert waits["cancelled"] == 0 and waits["stalled_s"] > 1.2 and waits["behind_s"] > 1.2, waits
+            assert waits["held_xids"] == cancels["held_xids"] == 0
+            assert cancels["cancelled"] > 0, cancels
+            assert keeps["cancelled"] == 0 and keeps["finished"] > 0 and keeps["held_xids"] > 100, keeps
+            assert keeps["dead_rows"] > 300 > cancels["dead_rows"], "what the snapshot still sees is not removed"
+        finally:
+            of.close()
+
+
+@held
+def test_a_setting_that_restarts_the_standby_leaves_it_its_share_of_a_cpu() -> None:
+    text = CONFLICT.replace('"max_standby_streaming_delay"', '"shared_buffers"').replace('["30s", "0"]', '["16MB", "24MB"]')
+    with in_memory():
+        of = servers(text.replace("standby = true", 'standby = true\nreplay_cpu = "40%"'))
+        try:
+            pids = set()
+            for label in ("16MB", "24MB"):
+                dsn, effects = of.set_up((label, "off"))
+                assert effects["standby shared_buffers"].shown == ask(of.standby, "show shared_buffers") == label
+                assert ask(dsn, "show shared_buffers") == "128MB"
+                pid = of.pairs[of.version].standby.startup_pid
+                pids.add(pid)
+                groups = {group for group in pair.GROUPS.rglob("leadline-*") if str(pid) in (group / "cgroup.procs").read_text().split()}
+                assert len(groups) == 1
+            assert len(pids) == 2
+            of.set_up(("24MB", "on"))
+            assert of.pairs[of.version].standby.startup_pid == pid, "no restart without need"
+        finally:
+            of.close()
+
+
+def test_settings_of_a_standby_need_one_and_are_what_setting_compares() -> None:
+    with pytest.raises(LeadlineError, match="standby_setting is for a server with a standby"):
+        design.parse(CONFLICT.replace("standby = true\n", ""), "x")
+    study = design.with_setting(design.read("conflict"), ["max_standby_streaming_delay=30s,0"])
+    [factor] = study.factors
+    assert (factor.kind, factor.target, factor.labels) == ("standby_setting", "max_standby_streaming_delay", ["30s", "0"])
+    with pytest.raises(LeadlineError, match="this study needs a private pair"):
+        design.on_named(design.read("parameters"))
+    assert design.read("catch-up") == design.read("outage") and design.of_replication() == sorted([*design.ready_pairs(), "recovery"])
+
+
+@held
+def test_the_limit_of_a_standby_lies_between_a_rate_that_it_keeps_up_with_and_one_that_it_does_not() -> None:
+    with in_memory():
+        of = servers(PAIR.replace("standby = true", 'standby = true\nreplay_cpu = "5%"'))
+        try:
+            dsn, _ = of.set_up(("0",))
+            ask(dsn, "create table line (n int, body text)")
+            given = Namespace(primary=dsn, standby=of.standby, script=LINE, clear="truncate line", for_s=2.0, most_s=60.0)
+            found = limit(Namespace(**vars(given), start=150.0, width=1.0))
+            assert [times >= 2 for times in Counter(one["rate"] for one in found["tried"]).values()].count(True) == 2, "the bounds"
+            assert found["low_mb_s"] < found["limit_mb_s"] < found["high_mb_s"]
+            assert 0 < found["low_cpu_percent"] < found["high_cpu_percent"] < 10
+            assert 0.5 < found["limit_by_backlog"] < 2 and 2 < found["backlog_cpu_percent"] < 10
+            assert ask(of.standby, "select pg_is_wal_replay_paused()") is False
+        finally:
+            of.close()
+
+
+SMALL = {
+    "keep-up": ["--for", "1s", "--levels", "rate=20,40", "--levels", "replay_cpu=20%,5%"],
+    "overload": ["--for", "2s", "--levels", "replay_cpu=6%,5%"],
+    "conflict": ["--for", "2s", "--setting", "max_standby_streaming_delay=30s,0"],
+    "page-images": ["--for", "1s"],
+    "parameters": ["--setting", "recovery_prefetch=try,off,maybe"],
+}
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=held if name in ("keep-up", "overload", "page-images") else ())
+    for name in design.ready_pairs() if name not in ("commit-modes", "limit", "outage")
+])  # fmt: skip
+def test_a_ready_study_of_a_pair_runs_and_measures(tmp_path: Path, name: str) -> None:
+    """In small, from the command to the report."""
+    words = [*SMALL[name], "--repetitions", "1", "--pg-bin", str(fetched_or_skip(18).bin_dir), "--json"]
+    found = json.loads(printed(tmp_path, "replication", "study", name, *words))["study"]
+    assert {trial["problem"] for trial in found["legs"]} == {""}
+    assert all(row["blocks"] for row in found["judged"]["effects"])
+    text = printed(tmp_path, "study", "show", "last")
+    assert "a private pair on this host (a loopback pair)" in text
+    printed(tmp_path, "study", "report", "last", "-o", "r.html")
+    if name == "keep-up":
+        assert [(one["name"], len(one["rates"])) for one in found["knees"]] == [("replay_cpu=20%", 2), ("replay_cpu=5%", 2)]
+        assert "MB/s replayed, loopback pair" in (tmp_path / "r.html").read_text()
+    if name == "overload":
+        printed(tmp_path, "study", "report", "last", "-o", "r.svg")
+        assert [one["name"] for one in found["shares"]] == ["replay_cpu=5%", "replay_cpu=6%"]
+        picture = (tmp_path / "r.svg").read_text()
+        assert "CPU that replay may use, %" in picture and "PostgreSQL 18." in picture and "replay held to 6% or 5% of a CPU" in picture
+    if name == "conflict":
+        assert [one["name"] for one in found["conflicts"]] == ["max_standby_streaming_delay=30s", "max_standby_streaming_delay=0"]
+        assert "Who pays for the snapshots of the standby's reader (a loopback pair)" in text
+    if name == "parameters":
+        assert dict(found["design"]["dropped"])["recovery_prefetch=maybe"].startswith("the server refuses recovery_prefetch = maybe")
+
+
+def test_a_study_that_makes_its_own_server_takes_none(tmp_path: Path) -> None:
+    refused = run(tmp_path, "replication", "study", "recovery", "--primary", "host=/nowhere")
+    assert refused.returncode == 2 and "this study makes a private server of its own" in refused.stderr
+    refused = run(tmp_path, "replication", "study", "settings")
+    names = "commit-modes, conflict, keep-up, limit, outage, overload, page-images, parameters, recovery"
+    assert refused.returncode == 2 and f"one of {names}" in refused.stderr
+
+
 @pytest.fixture
 def named(fresh_server: Callable[..., Server]) -> Iterator[tuple[Server, Standby]]:
     server = fresh_server(18)
@@ -247,6 +428,25 @@ def state(server: Server, standby: Standby) -> list[Any]:
     return [[server.sql(SET), server.sql(BASES)], of_standby, files]
 
 
+@contextmanager
+def wal_flows(dsn: str) -> Iterator[None]:
+    """A commit 20 times a second: without others, a walsender of 18 was seen to send the last flushed record only after 10 s."""
+    ending = threading.Event()
+
+    def commit() -> None:
+        with psycopg.connect(dsn, autocommit=True, options="-c synchronous_commit=local") as db:
+            while not ending.wait(0.05):
+                db.execute("select pg_logical_emit_message(true, 'test', '')")
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
 def test_a_study_of_a_named_pair_asks_and_leaves_it_as_it_was(named: tuple[Server, Standby], tmp_path: Path) -> None:
     server, standby = named
     with server.connect() as db:
@@ -263,7 +463,8 @@ def test_a_study_of_a_named_pair_asks_and_leaves_it_as_it_was(named: tuple[Serve
     assert "synchronous_commit becomes local, on in turn, with a reload each time; it has remote_write" in refused.stderr
     assert state(server, standby) == was
 
-    found = json.loads(printed(tmp_path, *words, "--yes"))["study"]
+    with wal_flows(server.dsn):
+        found = json.loads(printed(tmp_path, *words, "--yes"))["study"]
     assert [cell[0] for cell in found["design"]["cells"]] == ["local", "on"]
     assert all(0 < row["synchronous_commit=local"] < 1e3 and 0 < row["synchronous_commit=on"] < 1e3 for row in found["rows"])
     made = server.sql("select pg_current_wal_flush_lsn()::text")[0][0]

@@ -77,6 +77,13 @@ def test_a_level_that_the_server_refuses_or_that_changes_nothing_is_no_cell(tmp_
     assert killed_studies.server_state(server.dsn) == before
 
 
+def test_a_load_that_is_too_short_for_one_transaction_says_so(tmp_path: Path, server: Server) -> None:
+    load = '[load]\nscript = "select pg_sleep(3);"\nfor = "200ms"\n[[metric]]\nvalue = "tps"\n'
+    path = written(tmp_path, "repetitions = 1\n" + FACTOR.format("work_mem", '["1MB", "2MB"]') + load)
+    done = study(tmp_path / "book", "run", path, "--server", server.dsn, "--yes")
+    assert "failed: no transaction ended while the load was measured; --for gives it more time" in done.stderr
+
+
 def test_settings_are_in_the_trials_and_put_back_also_lists_and_values_that_were_there(tmp_path: Path, server: Server) -> None:
     server.sql("alter system set search_path = 'a b', public")
     server.sql("alter system set log_line_prefix = 'it''s'")
@@ -193,6 +200,41 @@ def test_what_changed_while_it_ran_or_before_it_went_on_leaves_no_verdict(tmp_pa
     checked = subprocess.run([sys.executable, "-m", "leadline", "book", "verify"], capture_output=True, text=True, check=False,
                              env=os.environ | {"LEADLINE_BOOK": str(tmp_path / "book")})  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+def test_levels_time_and_figures_that_are_not_compared_of_a_command(tmp_path: Path) -> None:
+    text = """repetitions = 6
+[[factor]]
+name = "n"
+command = true
+levels = [1, 2]
+[load]
+command = "echo n={n} left=-{n} for={for}"
+for = "10s"
+[[metric]]
+pattern = "n=([0-9]+)"
+better = "less"
+[[metric]]
+name = "left"
+pattern = "left=(-[0-9]+)"
+compared = false
+[[metric]]
+name = "for"
+pattern = "for=([0-9]+)ms"
+compared = false
+"""
+    done = study(tmp_path / "book", "run", written(tmp_path, text), "--levels", "n=4,8", "--for", "7ms", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["study"]
+    rows = [(row["metric"], row["n=4"], row["n=8"]) for row in found["rows"] if row["block"] == 1]
+    assert rows == [("n=([0-9]+)", 4.0, 8.0), ("left", -4.0, -8.0), ("for", 7.0, 7.0)]
+    assert [row["metric"] for row in found["judged"]["effects"]] == ["n=([0-9]+)"] and not any(one["problem"] for one in found["legs"])
+    assert "left" in study(tmp_path / "book", "show").stdout
+    checked = subprocess.run([sys.executable, "-m", "leadline", "book", "verify"], capture_output=True, text=True, check=False,
+                             env=os.environ | {"LEADLINE_BOOK": str(tmp_path / "book")})  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+    refused = study(tmp_path / "book", "run", tmp_path / "s.toml", "--clients", "2")
+    assert refused.returncode == 2 and "the load of this study is a command, which says that itself" in refused.stderr
 
 
 def test_a_study_of_which_all_fails_says_so_and_is_an_error(tmp_path: Path) -> None:
@@ -348,6 +390,7 @@ def test_a_ready_study_runs_and_measures(tmp_path: Path, name: str) -> None:
     """In small. What a build or a host lacks (io_uring, old ciphers) is left out, and said. The others:
     test_study_guide.py, test_study_pair.py."""
     load = [] if name in ("fetch-size", "storage-purge") else ["--clients", "1", "--for", "2s" if name == "io-methods" else "500ms"]
+    load = ["--levels", "rows=2000,4000"] if name == "recovery" else load
     small = ["--repetitions", "1", *load]
     if name.startswith("storage"):  # folders that the user of the server may enter
         with tempfile.TemporaryDirectory(prefix="leadline-places-") as folder:
@@ -367,6 +410,9 @@ def test_a_ready_study_runs_and_measures(tmp_path: Path, name: str) -> None:
     if name == "fetch-size":
         assert "rows=2147483648" in {one["level"] for one in found["judged"]["no_effect"]} and "rows=1" in measured
         assert {row["level"]: row["ratio"] for row in found["judged"]["effects"]}["rows=1"] > 20, "2,000 round trips of 1 ms"
+    if name == "recovery":
+        records = {row["program=server, rows=4000"] for row in found["rows"] if row["metric"] == "records"}
+        assert records <= set(range(9_000, 15_000)), "4,000 rows, as many entries of an index, and 1,333 updates with theirs"
 
 
 def pg_ctl(server: Server, data: Path, *words: str) -> list[str]:

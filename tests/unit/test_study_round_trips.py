@@ -68,6 +68,6 @@ def test_curves_lie_within_their_axes() -> None:
     text = curves("<p50>", "ms", [Curve("a&b", [(0.0, 1.0, 0.5, 2.0), (20.0, 21.0, 20.0, 25.0)], [(0.0, 1.0), (20.0, 21.0)])])
     assert "<p50>" not in text and "a&amp;b" in text
     for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', text):
-        assert 62 <= float(x) <= 520 and 26 <= float(y) <= 300
+        assert 56 <= float(x) <= 410 and 26 <= float(y) <= 260
     assert curves("", "", []) == curves("", "", [Curve("a", [(0.0, float("nan"), 0.0, 0.0)])]) == ""
     assert ticks(20.0) == [0, 5, 10, 15, 20] and ticks(1.0) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0]) and len(ticks(0.03)) <= 7

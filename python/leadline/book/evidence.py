@@ -15,7 +15,7 @@ from leadline.book.experiments import studies
 from leadline.book.experiments.changed import refusals
 from leadline.book.experiments.design import METRICS, seal
 from leadline.book.experiments.effects import headline, judge
-from leadline.book.experiments.trials import figure_in
+from leadline.book.experiments.trials import check_of, figure_in
 from leadline.book.facts import evidence
 from leadline.book.log import Log
 from leadline.book.query import Book
@@ -173,7 +173,10 @@ def _of_trial(
             continue
         try:
             text = metric["text"]
-            value = run["metrics"].get(METRICS[text]) if text in METRICS else figure_in(book.place, run["uid"], text)[0]
+            if text in METRICS:
+                value = run["metrics"].get(METRICS[text])
+            else:
+                value, _ = figure_in(book.place, run["uid"], text, check_of(metric.get("compared", True)))
         except (OSError, LeadlineError) as e:
             return "not known", str(e)
         if value != was:

@@ -265,6 +265,21 @@ class Book:
             "children": [row["uid"] for row in children],
         }
 
+    def labelled(self, since: int, before: int, *, but: str) -> list[Row]:
+        """The runs with labels that began between the two, in microseconds since 1970, each with its `labels`; the oldest first. Without
+        trials of experiments, and without runs of the kind `but`."""
+        rows = self.store.rows(
+            "select run.uid, run.name, run.status, run.started, run.ended, label.key, label.value "
+            "from run join label on label.run = run.id "
+            f"where run.started >= ? and run.started < ? and {NO_TRIAL} and run.kind <> ? order by run.started, run.id, label.key",
+            [since, before, but],
+        )  # fmt: skip
+        found: dict[str, Row] = {}
+        for row in rows:
+            run = found.setdefault(row["uid"], {name: row[name] for name in ("uid", "name", "status", "started", "ended")} | {"labels": {}})
+            run["labels"][row["key"]] = row["value"]
+        return list(found.values())
+
     def content(self, hash: str | None) -> str | None:
         """The text of a file that a run was given; None if it was not kept."""
         rows = self.store.rows("select body from content where hash = ?", (hash,))

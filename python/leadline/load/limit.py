@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from leadline.errors import LeadlineError
 from leadline.load.plan import Phase, Plan
@@ -14,6 +14,18 @@ from leadline.net.login import Server
 START_SHARE = 0.5  # of what a closed loop does
 GROWTH = 1.5
 MOST_TRIALS = 40
+
+
+class Tried(Protocol):
+    """A rate that was tried. kept: what is asked of it held."""
+
+    @property
+    def rate(self) -> float: ...
+    @property
+    def kept(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Tried)
 
 
 @dataclass(frozen=True)
@@ -45,10 +57,10 @@ def judge(rate: float, found: dict[str, Any], promise: Promise) -> Trial:
     return Trial(rate, phase["per_second"], p99, left, phase["failed"], kept)
 
 
-def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> list[Trial]:
-    """Trials, until the highest rate that was kept and the lowest that was not are near each other. Each bound has been tried twice, and a
-    third time where the first two differ: one disturbed trial decides nothing."""
-    trials: list[Trial] = []
+def find(start: float, width: float, attempt: Callable[[float], T]) -> list[T]:
+    """Trials, until the highest rate that was kept and the lowest that was not are near each other: within `width`, as a share. Each bound
+    has been tried twice, and a third time where the first two differ: one disturbed trial decides nothing."""
+    trials: list[T] = []
     rate = start
     while len(trials) < MOST_TRIALS:
         trials.append(attempt(rate))
@@ -60,7 +72,7 @@ def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> l
         elif high is None and low is not None:
             rate = low * GROWTH
         elif low is not None and high is not None:
-            if high / low - 1 <= promise.width:
+            if high / low - 1 <= width:
                 unsure = [bound for bound in (low, high) if len(_tries(trials, bound)) < 2 or _is_tied(trials, bound)]
                 if not unsure:
                     break
@@ -70,7 +82,7 @@ def find(start: float, promise: Promise, attempt: Callable[[float], Trial]) -> l
     return trials
 
 
-def bounds(trials: list[Trial]) -> tuple[float | None, float | None]:
+def bounds(trials: Sequence[Tried]) -> tuple[float | None, float | None]:
     """The highest rate that was kept, below the lowest that was not; and that one. The majority of its trials decides for a rate; until
     there is one, it was not kept."""
     rates = {trial.rate for trial in trials}
@@ -79,17 +91,17 @@ def bounds(trials: list[Trial]) -> tuple[float | None, float | None]:
     return max((rate for rate in kept if high is None or rate < high), default=None), high
 
 
-def outliers(trials: list[Trial]) -> list[Trial]:
+def outliers(trials: Sequence[T]) -> list[T]:
     """Trials that were not kept, at the limit or below it."""
     low, _ = bounds(trials)
     return [trial for trial in trials if not trial.kept and low is not None and trial.rate <= low]
 
 
-def _tries(trials: list[Trial], rate: float) -> list[bool]:
+def _tries(trials: Sequence[Tried], rate: float) -> list[bool]:
     return [trial.kept for trial in trials if trial.rate == rate]
 
 
-def _is_tied(trials: list[Trial], rate: float) -> bool:
+def _is_tied(trials: Sequence[Tried], rate: float) -> bool:
     tries = _tries(trials, rate)
     return 2 * sum(tries) == len(tries)
 
@@ -129,7 +141,7 @@ def find_limit(
             hint = "try the script with `leadline load run`"
             raise LeadlineError("invalid", "no transaction ended well", detail="; ".join(errors[:3]), hint=hint)
         start = closed * START_SHARE
-    trials = find(start, promise, attempt)
+    trials = find(start, promise.width, attempt)
     low, high = bounds(trials)
     return {
         "server": str(server),

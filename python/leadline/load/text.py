@@ -17,6 +17,7 @@ TIMES = {
 # A thread that has so much of a CPU, or waits so long for one, has no time left for being punctual.
 BUSY, QUEUED = 0.7, 0.1
 LATE_NS = 1_000_000
+LEFT_S, LEFT_SHARE = 1.0, 0.01  # with less, transactions were only due when the time was just over
 
 
 def ms(ns: float | None) -> float | None:
@@ -156,12 +157,20 @@ def warnings(found: dict[str, Any]) -> list[str]:
             "WARNING: the client is a limit here: run it on a CPU or a host of its own, "
             f"or with more threads{_priority_hint(found)} (busy {100 * busiest:.0f} %, without a CPU {100 * queued:.0f} %)"
         )
-    if found["not_begun"]:
-        late = found["first_late_ns"] / 1e9
-        lines.append(
-            f"WARNING: {found['not_begun']:,} transactions were due and not begun when the time was over, the first for {late:.1f} s: "
-            "the server does not keep this rate, and the times above are too short"
-        )
+    done, failed = (sum(phase[name] for phase in phases) for name in ("done", "failed"))
+    if failed > done:
+        share = failed / (done + failed)
+        lines.append(f"WARNING: {100 * share:.0f} % of the transactions failed; the times above are of the others, see Errors")
+    if found["not_begun"] and found["clients_gone"] == found["clients"]:
+        lines.append(f"WARNING: {found['not_begun']:,} transactions would have been due after the last client had ended")
+    elif found["not_begun"]:
+        left, late, due = found["not_begun"], found["first_late_ns"] / 1e9, sum(phase["due"] for phase in phases)
+        what = "transaction was" if left == 1 else "transactions were"
+        said = f"{left:,} {what} due and not begun when the time was over, the first for {late:.3g} s"
+        if late >= LEFT_S or left > due * LEFT_SHARE:
+            lines.append(f"WARNING: {said}: the server does not keep this rate, and the times above are too short")
+        else:
+            lines.append(f"note: {said}")
     if found["unfinished"]:
         oldest = found["oldest_ns"] / 1e9
         lines.append(f"WARNING: {found['unfinished']:,} transactions did not end; the first was due {oldest:.1f} s before the load stopped")

@@ -22,8 +22,11 @@ from leadline.study import places
 from leadline.units import seconds_of
 from leadline.whole import read_whole
 
-OF_PAIRS = ("round_trip", "replay_cpu")  # what is between a private primary and its standby, and the CPU that replay may use
+LINKS = ("round_trip", "replay_cpu")  # what is between a private primary and its standby, and the CPU that replay may use
+STANDBY = "standby_setting"
+OF_PAIRS = (*LINKS, STANDBY)
 KINDS = ("setting", "command", "path", "environment", "version", "schema", "layout", *OF_PAIRS)
+ALIASES = {"catch-up": "outage"}  # other names of ready studies
 NOTHING = "nothing"  # the kind of factor of a calibration: its levels are alike
 # Figures of `leadline load run`, and where they are in what it prints as JSON.
 OF_LOADS = {
@@ -42,21 +45,26 @@ _KEYS = {
     "prepare": ("scale", "sql", "command"),
     "reset": ("sql", "command"),
     "load": ("workload", "script", "file", "command", "clients", "rate", "poisson", "for", "warm_up", "mode", "threads"),
-    "metric": ("name", "value", "pattern", "sql", "difference", "per", "better", "margin", "proves"),
+    "metric": ("name", "value", "pattern", "sql", "difference", "per", "better", "margin", "proves", "compared"),
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True)
 class Factor:
-    """kind: one of KINDS. target: the setting or the environment variable. levels: label and text of each; the first is the baseline.
-    enough: whether the others stand in order, so that the first that is as good as the baseline is enough."""
+    """kind: one of KINDS. target: the setting, also of the standby, or the environment variable. levels: label and text of each; the first
+    is the baseline. enough: whether the others stand in order, so that the first that is as good as the baseline is enough."""
 
     name: str
     kind: str
     target: str
     levels: tuple[tuple[str, str], ...]
     enough: bool = False
+
+    @property
+    def effect(self) -> str:
+        """Of a setting: the name of its effect."""
+        return f"standby {self.target}" if self.kind == STANDBY else self.target
 
     @property
     def labels(self) -> list[str]:
@@ -69,8 +77,8 @@ class Factor:
 @dataclass(frozen=True)
 class Metric:
     """source: used (one of METRICS), load (of OF_LOADS), link (OF_LINKS), pattern or sql. difference: of sql, what is after it less what
-    was before it. per: transaction or empty. proves: a factor, of which this figure says whether its level had an effect; it is not
-    compared."""
+    was before it. per: transaction or empty. proves: a factor, of which this figure says whether its level had an effect. compared: whether
+    levels are compared by it; if not, it may be zero or less."""
 
     name: str
     source: str
@@ -80,6 +88,7 @@ class Metric:
     difference: bool = False
     per: str = ""
     proves: str = ""
+    compared: bool = True
 
     @property
     def is_time(self) -> bool:
@@ -146,6 +155,12 @@ class Study:
     def of_kind(self, kind: str) -> list[tuple[int, Factor]]:
         return [(at, factor) for at, factor in enumerate(self.factors) if factor.kind == kind]
 
+    def in_place(self, cell: Cell, text: str) -> str:
+        """The text with the levels of the cell where {FACTOR} stands."""
+        for factor, label in zip(self.factors, cell):
+            text = text.replace(f"{{{factor.name}}}", factor.text_of(label))
+        return text
+
     def cell_name(self, cell: Cell) -> str:
         return name_of(self.names, cell)
 
@@ -203,6 +218,11 @@ def ready_pairs() -> list[str]:
     return [name for name in ready() if read(name).has_pair]
 
 
+def of_replication() -> list[str]:
+    """The ready studies of `leadline replication study`: those of pairs, and that of crash recovery, which needs no standby."""
+    return sorted([*ready_pairs(), "recovery"])
+
+
 def ready() -> list[str]:
     directory = resources.files("leadline.study").joinpath("ready")
     return sorted(file.name.removesuffix(".toml") for file in directory.iterdir() if file.name.endswith(".toml"))
@@ -210,6 +230,7 @@ def ready() -> list[str]:
 
 def read(name: str) -> Study:
     """A ready study by its name, or a file. Raises LeadlineError."""
+    name = ALIASES.get(name, name)
     if name in ready():
         text = resources.files("leadline.study").joinpath("ready", f"{name}.toml").read_text(encoding="utf-8")
         return replace(parse(text, name, f"study {name}"), path=name)
@@ -274,7 +295,7 @@ def _factor(given: Mapping[str, Any]) -> Factor:
     if len(kinds) != 1:
         raise _wrong("a factor is exactly one of " + ", ".join(KINDS), 'setting = "work_mem"; version = true', "factor")
     kind, target = kinds[0], given[kinds[0]]
-    named = kind in ("setting", "environment")
+    named = kind in ("setting", "environment", STANDBY)
     if (named and not (isinstance(target, str) and _NAME.fullmatch(target))) or (not named and target is not True):
         raise _wrong(f"{kind} of a factor is {'a name' if named else 'true'}", f"{kind} = {'NAME' if named else 'true'}", "factor")
     name = _text(given, "name", target if named else kind)
@@ -316,10 +337,14 @@ def _load(given: Any) -> dict[str, Any]:
     if len(kinds) != 1 or not isinstance(given[kinds[0]], str):
         raise _wrong("a load is one of workload, script, file and command", hint, "load")
     if kinds == ["command"]:
-        if set(given) != {"command"}:
-            raise _wrong("a command has no clients, rate or time", "put them into the command", "load")
+        if not set(given) <= {"command", "for"}:
+            raise _wrong("a command has no clients, rate or warm-up", "put them into the command", "load")
         words(given["command"], "load")
-        return {"command": given["command"]}
+        if ("for" in given) != ("{for}" in given["command"]):
+            raise _wrong("a command has a time where {for} stands in it", 'command = "... {for}", for = "10s"', "load")
+        if "for" in given:
+            seconds_of(_text(given, "for", ""))
+        return dict(given)
     load: dict[str, Any] = {kinds[0]: given[kinds[0]], "clients": _whole(given, "clients", 4, 1, 10_000)}
     for name in ("for", "warm_up"):
         load[name] = _text(given, name, {"for": "10s", "warm_up": "1s"}[name])
@@ -360,16 +385,19 @@ def _metrics(given: Sequence[Mapping[str, Any]], load: Mapping[str, Any], margin
         proves = _text(one, "proves", "")
         if proves and proves not in factors:
             raise _wrong(f"{proves} is no factor", f"factors: {', '.join(factors)}", "metric")
-        better = better or ("less" if proves else "")
+        if type(one.get("compared", True)) is not bool:
+            raise _wrong("compared is true or false", "compared = false", "metric")
+        compared = not proves and one.get("compared", True)
+        better = better or ("" if compared else "less")
         if better not in BETTER:
             raise _wrong(f"say whether less or more of {name} is better", 'better = "less"', "metric")
         per = _text(one, "per", "")
         if per not in ("", "transaction") or (per and is_command):
             raise _wrong("per is transaction, and only of a load that counts them", 'per = "transaction"', "metric")
         mine = margin_of(_text(one, "margin", "")) if "margin" in one else margin
-        out.append(Metric(name[:60], source, text, better, mine, source == "sql" and difference, per, proves))
-    if out[0].proves:
-        raise _wrong("the first metric is what the study is about", "put the one that proves a level after it", "metric")
+        out.append(Metric(name[:60], source, text, better, mine, source == "sql" and difference, per, proves, compared))
+    if not out[0].compared:
+        raise _wrong("the first metric is what the study is about", "put those that are not compared after it", "metric")
     if len({metric.name for metric in out}) < len(out):
         raise _wrong("two metrics have one name", "name = ...", "metric")
     return tuple(out)
@@ -460,16 +488,20 @@ def include(study: Study, text: str) -> Study:
 
 
 def with_setting(study: Study, given: Sequence[str]) -> Study:
-    """--setting NAME=LEVEL,LEVEL: takes the place of the factors that are settings. Raises LeadlineError."""
+    """--setting NAME=LEVEL,LEVEL: takes the place of the factors that are settings; in a study of settings of a standby, of those.
+
+    Raises LeadlineError.
+    """
+    kind = STANDBY if study.of_kind(STANDBY) and not study.of_kind("setting") else "setting"
     factors = []
     for one in given:
         name, equals, levels = one.partition("=")
         if not equals:
             raise LeadlineError("usage", f"{one[:60]!r} is no setting with levels", hint="--setting work_mem=4MB,64MB", where="--setting")
-        factors.append(_factor({"setting": name.strip(), "levels": [part.strip() for part in levels.split(",")]}))
-    kept = tuple(factor for factor in study.factors if factor.kind != "setting")
+        factors.append(_factor({kind: name.strip(), "levels": [part.strip() for part in levels.split(",")]}))
+    kept = tuple(factor for factor in study.factors if factor.kind != kind)
     named = ", ".join(f"{factor.target} ({' or '.join(factor.labels[1:])} instead of {factor.labels[0]})" for factor in factors)
-    same = {factor.target for factor in factors} == {factor.target for factor in study.factors if factor.kind == "setting"}
+    same = {factor.target for factor in factors} == {factor.target for _, factor in study.of_kind(kind)}
     hypothesis = study.hypothesis if same else ""  # what the design expects of its own settings
     return replace(study, factors=(*factors, *kept), question=f"Does another {named} help?", hypothesis=hypothesis, excluded=())
 
@@ -497,8 +529,26 @@ def with_round_trips(study: Study, given: str) -> Study:
     if at is None:
         hint = "leadline study plan commit-modes"
         raise LeadlineError("usage", "this study has no factor that is a round trip", hint=hint, where="--round-trip")
-    factor = _factor({"round_trip": True, "name": study.factors[at].name, "levels": [part.strip() for part in given.split(",")]})
-    return replace(study, factors=(*study.factors[:at], factor, *study.factors[at + 1 :]), excluded=())
+    return _with_levels(study, at, given)
+
+
+def with_levels(study: Study, given: Sequence[str]) -> Study:
+    """--levels FACTOR=A,B: takes the place of the levels of a factor. Raises LeadlineError."""
+    for one in given:
+        name, _, levels = one.partition("=")
+        if name.strip() not in study.names:
+            hint = f"--levels {study.names[0]}=A,B; factors: {', '.join(study.names)}"
+            raise LeadlineError("usage", f"this study has no factor {name[:60]!r}", hint=hint, where="--levels")
+        study = _with_levels(study, study.names.index(name.strip()), levels)
+    return study
+
+
+def _with_levels(study: Study, at: int, given: str) -> Study:
+    """given: levels apart by commas. One that the factor has keeps its text."""
+    factor, labels = study.factors[at], [part.strip() for part in given.split(",")]
+    levels = {label: dict(factor.levels).get(label, label) for label in labels}
+    new = _factor({factor.kind: factor.target or True, "name": factor.name, "levels": levels, "enough": factor.enough})
+    return replace(study, factors=(*study.factors[:at], new, *study.factors[at + 1 :]), excluded=())
 
 
 def on_named(study: Study) -> Study:
@@ -553,17 +603,28 @@ def _wrong(message: str, hint: str, where: str) -> LeadlineError:
 
 
 def alike(study: Study) -> Study:
-    """The load of a study against itself, with the baseline of each setting; nothing is said of what the levels were."""
-    kept = [factor for factor in study.factors if factor.kind == "setting"]
+    """The load of a study against itself, with the baseline of each factor; nothing is said of what the levels were."""
     server = dict(study.server)
-    if kept:
-        server["settings"] = server.get("settings", {}) | {factor.target: factor.levels[0][1] for factor in kept}
+    for kind, name in (("setting", "settings"), (STANDBY, "standby_settings")):
+        if kept := study.of_kind(kind):
+            server[name] = server.get(name, {}) | {factor.target: factor.levels[0][1] for _, factor in kept}
+    for _, factor in study.of_kind("replay_cpu"):
+        server["replay_cpu"] = factor.levels[0][1]
     for _, factor in study.of_kind("version"):
         server["pg_bin" if "/" in factor.levels[0][1] else "version"] = factor.levels[0][1]
     metrics = tuple(metric for metric in study.metrics if not metric.proves)
     nothing = Factor(NOTHING, NOTHING, "", (("a", ""), ("b", "")))
     question = f"What is the smallest effect that this host can show, with the load of {study.name}?"
+
+    def of_baseline(part: Any) -> Any:
+        """A load or a step."""
+        if isinstance(part, dict):
+            return {name: of_baseline(one) for name, one in part.items()}
+        if isinstance(part, list):
+            return [of_baseline(one) for one in part]
+        return study.in_place(study.baseline, part) if isinstance(part, str) else part
+
     return replace(
         study, name=f"calibrate-{study.name}", question=question, hypothesis="both are alike", factors=(nothing,), excluded=(),
-        server=server, metrics=metrics,
+        server=server, metrics=metrics, load=of_baseline(study.load), reset=tuple(map(of_baseline, study.reset)),
     )  # fmt: skip

@@ -23,6 +23,11 @@ from leadline.study.servers import without_password
 LEAST = 20  # readings
 
 
+def _takes_interrupts() -> None:
+    """A job in the background of a shell script ignores SIGINT, and so would its children; it is what ends the load."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class LoadBeside:
     """`leadline load run` of a script, for at most so long; ended earlier when the block ends. found: what it printed."""
 
@@ -38,7 +43,7 @@ class LoadBeside:
         env = os.environ | {VARIABLE: "off"} | ({"PGPASSWORD": password} if password else {})
         self._process = subprocess.Popen(
             [sys.executable, "-m", "leadline", *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
+            text=True, preexec_fn=_takes_interrupts,
         )  # fmt: skip
 
     def __enter__(self) -> LoadBeside:

@@ -74,15 +74,8 @@ def _what(study: Study, cell: Cell, directory: Path) -> list[str]:
     if "file" in load:
         return [f"--script={load['file']}"]
     script = directory / f"load-{'-'.join(str(factor.labels.index(label)) for factor, label in zip(study.factors, cell))}.sql"
-    script.write_text(in_place(study, cell, load["script"]), encoding="utf-8")
+    script.write_text(study.in_place(cell, load["script"]), encoding="utf-8")
     return [f"--script={script}"]
-
-
-def in_place(study: Study, cell: Cell, text: str) -> str:
-    """The text with the levels of the cell where {FACTOR} stands."""
-    for factor, label in zip(study.factors, cell):
-        text = text.replace(f"{{{factor.name}}}", factor.text_of(label))
-    return text
 
 
 def filled(study: Study, cell: Cell, command: str, dsn: str, standby: str = "") -> list[str]:
@@ -93,7 +86,8 @@ def filled(study: Study, cell: Cell, command: str, dsn: str, standby: str = "") 
         if word in of_commands:
             out += shlex.split(of_commands[word])
         else:
-            out.append(in_place(study, cell, word).replace("{dsn}", without_password(dsn)[0] if dsn else "").replace("{standby}", standby))
+            word = study.in_place(cell, word).replace("{for}", study.load.get("for", ""))
+            out.append(word.replace("{dsn}", without_password(dsn)[0] if dsn else "").replace("{standby}", standby))
     return out
 
 
@@ -151,6 +145,11 @@ def figure_of(found: Mapping[str, Any], name: str) -> float | None:
 def errors_of(found: Mapping[str, Any]) -> list[str]:
     """What its transactions failed with."""
     return [str(error["message"]) for phase in found["phases"] for error in phase["errors"]]
+
+
+def measured(found: Mapping[str, Any]) -> int:
+    """The transactions of a load, without those of its warm-up."""
+    return sum(int(phase["done"]) for phase in found["phases"] if not phase["warm_up"])
 
 
 def transactions_of(found: Mapping[str, Any]) -> int:

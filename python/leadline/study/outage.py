@@ -9,7 +9,6 @@ forecast is made as by `leadline replication forecast`, and compared with what c
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -21,12 +20,11 @@ import psycopg
 
 from leadline.engines.postgres.forecast import Forecast, Reading, forecast
 from leadline.errors import LeadlineError
+from leadline.study import trial
 from leadline.study.load_beside import LoadBeside
-from leadline.study.positions import NO_WAL, Positions, connected, rate_of, until
-from leadline.units import seconds_of
+from leadline.study.positions import NO_WAL, STARTS_S, Positions, connected, rate_of, until
 
 NOWHERE = "host=127.0.0.1 port=1 connect_timeout=1"
-STARTS_S = 60.0  # until the load runs, and until the standby has gone or come
 TOO_LONG = "it takes too long"
 MOMENT_S = 0.2  # a few readings: what is made meanwhile is on its way
 WATCHED_S = 3.0  # of which the forecast is made
@@ -35,19 +33,11 @@ STREAMS = "select count(*) from pg_stat_replication where state in ('streaming',
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="leadline.study.outage")
-    parser.add_argument("primary")
-    parser.add_argument("standby")
-    for name, default in (("cut", "10s"), ("before", "4s"), ("most", "120s")):
-        parser.add_argument(f"--{name}", type=seconds_of, default=seconds_of(default))
+    parser = trial.of_pair("outage")
     parser.add_argument("--rate", type=float, required=True)
     parser.add_argument("--script", required=True)
-    try:
-        print(json.dumps(outage(parser.parse_args(argv))))
-    except LeadlineError as e:
-        print(f"{e.message}: {e.detail}" if e.detail else e.message, file=sys.stderr)
-        return 2
-    return 0
+    trial.take_times(parser, cut="10s", before="4s", most="120s")
+    return trial.run(parser, outage, argv)
 
 
 def outage(given: argparse.Namespace) -> dict[str, Any]:

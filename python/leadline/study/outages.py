@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from leadline.book.experiments.cells import Cell
-from leadline.book.experiments.studies import figures_in
-from leadline.book.experiments.text import figure
-from leadline.figures import count
+from leadline.figures import count, figure
 from leadline.output import to_table
-from leadline.study.curves import Curve, curves
+from leadline.study.curves import Curve
+from leadline.study.loopback import by_cell, plot, where
 from leadline.units import seconds_of
 
 WITHIN = 0.2  # of what came: a forecast that is as near is right
@@ -42,22 +40,11 @@ class Outage:
 def outages(found: Mapping[str, Any]) -> list[Outage]:
     """found: of studies.study. Empty without a verdict, and for another study."""
     out = []
-    for cell, of in _values(found, CAUGHT_UP).items():
+    for cell, of in by_cell(found, CAUGHT_UP).items():
         came = of[CAUGHT_UP]
         forecast = median(of[FORECAST]) if of.get(FORECAST) else None
         out.append(Outage(cell[0], median(came), min(came), max(came), forecast, tuple(of.get(RATIO, ()))))
     return out
-
-
-def _values(found: Mapping[str, Any], needed: str) -> dict[Cell, dict[str, list[float]]]:
-    """Of each cell that has the needed metric: of each metric what its trials gave."""
-    design, out = found["design"], dict[Cell, dict[str, list[float]]]()
-    if found["judged"] is None or needed not in {metric["name"] for metric in design["metrics"]}:
-        return {}
-    for (_, number, metric), value in figures_in(dict(found)).items():
-        if value is not None:
-            out.setdefault(tuple(design["cells"][number]), {}).setdefault(metric, []).append(value)
-    return {tuple(cell): of for cell in design["cells"] if needed in (of := out.get(tuple(cell), {}))}
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
@@ -78,18 +65,9 @@ def drawn(found: Mapping[str, Any]) -> list[str]:
     if of := outages(found):
         points = [(seconds_of(one.length), one.caught_up_s, one.least_s, one.most_s) for one in of]
         model = [(seconds_of(one.length), one.forecast_s) for one in of if one.forecast_s is not None]
-        out += _plot("Catching up after an outage", found, "seconds to catch up, loopback pair", "outage, s; dashed: forecast",
+        out += plot("Catching up after an outage", found, "seconds to catch up, loopback pair", "outage, s; dashed: forecast",
                      [Curve("caught up", points, model)])  # fmt: skip
     return out
-
-
-def _plot(title: str, found: Mapping[str, Any], of_y: str, of_x: str, shown: list[Curve]) -> list[str]:
-    return [f'<h2>{title}</h2><p class="soft">On {where(found)}.</p>', curves(of_y, of_x, shown)]
-
-
-def where(found: Mapping[str, Any]) -> str:
-    held = found["design"]["server"].get("replay_cpu")
-    return "a loopback pair" + (f", replay held to {held} of a CPU" if isinstance(held, str) else "")
 
 
 def as_dicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:

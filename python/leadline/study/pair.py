@@ -18,15 +18,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from leadline.book.place import VARIABLE
 from leadline.engines.postgres.server import PrivateServer, Standby
 from leadline.engines.postgres.server.private import ends_with_us
+from leadline.engines.postgres.server.settings import Effect
 from leadline.engines.postgres.server.standby import ask
 from leadline.errors import LeadlineError
+from leadline.study.positions import connected
 
 STANDBY = "leadline_standby"  # the user that it connects as
 GROUPS, PERIOD_US = Path("/sys/fs/cgroup/cpu"), 20_000
 LEAST_QUOTA_US = 1000  # that the kernel takes
+MOST_SHARES = 1 << 18  # that the kernel takes: within its quota it runs before all others, so that the quota is what limits it
 # Removes the group when this process has ended: a word on its stdin means that it is gone already.
 _WATCHER = 'read -r word && exit 0; n=0; while ! rmdir "$1" 2>/dev/null && [ -e "$1" ] && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done'
 
@@ -101,8 +106,10 @@ class Quota:
         )  # fmt: skip
         self.pid, self.share = pid, share
         try:
-            self._write("cpu.cfs_period_us", PERIOD_US)
-            self._write("cpu.cfs_quota_us", max(round(PERIOD_US * share), LEAST_QUOTA_US))
+            self._write("cpu.shares", MOST_SHARES)
+            period = max(PERIOD_US, round(LEAST_QUOTA_US / share))
+            self._write("cpu.cfs_period_us", period)
+            self._write("cpu.cfs_quota_us", max(round(period * share), LEAST_QUOTA_US))
             self._write("cgroup.procs", pid)
         except OSError as e:
             self.close()
@@ -141,6 +148,7 @@ class Pair:
     def __init__(self, primary: Primary, settings: Mapping[str, object], tell: Callable[[str], None]) -> None:
         self.primary = primary
         self.standby = Standby(primary, settings)
+        self.settings: dict[str, Effect] = {}  # of the standby alone, as they are
         self.link: Link | None = None
         self.quota: Quota | None = None
         tell("making a standby of it on this host: a loopback pair")
@@ -151,6 +159,15 @@ class Pair:
         except BaseException:
             self.close()
             raise
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """To the standby. Raises LeadlineError."""
+        return connected(self.standby.dsn)
+
+    def restart(self) -> None:
+        """Of the standby."""
+        self.standby.stop()
+        self.standby.start()
 
     def set_up(self, rtt: str, share: float | None) -> None:
         """Raises LeadlineError."""

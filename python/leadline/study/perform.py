@@ -20,7 +20,7 @@ from leadline.book.experiments.cells import Cell
 from leadline.book.experiments.changed import changes, refusals
 from leadline.book.experiments.effects import headline, judge
 from leadline.book.experiments.studies import FAILURES, figures_of, parts_of, read_either
-from leadline.book.experiments.trials import Registered, Tell, ended, figure_in, fingerprint, now_us, positive
+from leadline.book.experiments.trials import Registered, Tell, check_of, ended, figure_in, fingerprint, now_us
 from leadline.book.place import VARIABLE, Place
 from leadline.book.query import Book
 from leadline.book.spool import new_uid
@@ -28,7 +28,7 @@ from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.replacing import write_durably
 from leadline.study import loads, places
-from leadline.study.design import NOTHING, Metric, Study
+from leadline.study.design import NOTHING, STANDBY, Metric, Study
 from leadline.study.servers import NamedServer, PrivateServers, Servers, environment_of, run_sql
 from leadline.study.watch import Watcher
 
@@ -168,7 +168,7 @@ class StudyRun(Registered):
     def _prove(self) -> None:
         """Tries each level of each setting before the design is sealed: what the server refuses, or what changes nothing, is no cell."""
         study, servers = self.study, self.servers
-        settings = study.of_kind("setting")
+        settings = [*study.of_kind("setting"), *study.of_kind(STANDBY)]
         if servers is None or not settings:
             return
         versions = study.of_kind("version")
@@ -179,10 +179,10 @@ class StudyRun(Registered):
                 bare[versions[0][0]] = version
             _, effects = servers.set_up(tuple(bare))
             for at, factor in settings:
-                shown = effects[factor.target].shown
-                self.tell(f"{factor.target}: the baseline has {shown}")
+                shown = effects[factor.effect].shown
+                self.tell(f"{factor.effect}: the baseline has {shown}")
                 for label in factor.labels[1:]:
-                    why, note = self._try(servers, tuple([*bare[:at], label, *bare[at + 1 :]]), factor.target, shown)
+                    why, note = self._try(servers, tuple([*bare[:at], label, *bare[at + 1 :]]), factor.effect, shown)
                     if note:
                         notes.append(f"{factor.name}={label}: {note}")
                     if why:
@@ -246,7 +246,7 @@ class StudyRun(Registered):
         try:
             if self.servers is not None:
                 dsn, effects = self.servers.set_up(cell)
-                inputs |= {f"setting {effect.name}": effect.shown for effect in effects.values()}
+                inputs |= {f"setting {name}": effect.shown for name, effect in effects.items()}
             self._reset(cell, dsn, f"{part} {n + 1}")
             if self.servers is not None:
                 self.servers.settle(dsn)
@@ -300,7 +300,7 @@ class StudyRun(Registered):
     def _reset(self, cell: Cell, dsn: str, what: str) -> None:
         for step in self.study.reset:
             if "sql" in step:
-                run_sql(dsn, [loads.in_place(self.study, cell, text) for text in step["sql"]], "reset")
+                run_sql(dsn, [self.study.in_place(cell, text) for text in step["sql"]], "reset")
             else:
                 uid, started = new_uid(), now_us()
                 argv = loads.filled(self.study, cell, step["command"], dsn, self.servers.standby if self.servers is not None else "")
@@ -329,21 +329,24 @@ class StudyRun(Registered):
     def _figure(
         self, metric: Metric, uid: str, outcome: Any, found: dict[str, Any] | None, before: Mapping[str, float], after: Mapping[str, float],
     ) -> tuple[float | None, str]:  # fmt: skip
+        check = check_of(metric.compared)
         if metric.source == "used":
             value, why = self.value(metric.text, uid, outcome)
         elif metric.source == "pattern":
-            value, why = figure_in(self.place, uid, metric.text)
+            value, why = figure_in(self.place, uid, metric.text, check)
         elif metric.source == "link":
             added = self.servers.added_rtt_ms() if self.servers is not None else None
-            value, why = (None, "what delays the pair did not say it") if added is None else positive(added)
+            value, why = (None, "what delays the pair did not say it") if added is None else check(added)
         elif metric.source == "sql":
             value = after.get(metric.name)
             if value is not None and metric.difference:
                 value = None if metric.name not in before else value - before[metric.name]
-            value, why = (None, "the query gave nothing") if value is None else positive(value)
+            value, why = (None, "the query gave nothing") if value is None else check(value)
         else:
             value = None if found is None else loads.figure_of(found, metric.text)
-            value, why = (None, "the load did not say it") if value is None else positive(value)
+            value, why = (None, "the load did not say it") if value is None else check(value)
+            if value is None and found is not None and not loads.measured(found):
+                why = "no transaction ended while the load was measured; --for gives it more time"
         if value is not None and metric.per:
             done = 0 if found is None else loads.transactions_of(found)
             return (value / done, "") if done else (None, "no transaction was done")

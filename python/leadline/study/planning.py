@@ -67,7 +67,7 @@ def smallest_effect(book: Book | None, study: Study) -> dict[str, Any] | None:
 
 def plan(study: Study, book: Book | None) -> dict[str, Any]:
     """Everything that `leadline study plan` prints."""
-    comparisons = sum(len(factor.levels) - 1 for factor in study.factors) * sum(not metric.proves for metric in study.metrics)
+    comparisons = sum(len(factor.levels) - 1 for factor in study.factors) * sum(metric.compared for metric in study.metrics)
     private = "pair" if study.has_pair else "private" if study.needs_server else None
     return {
         "name": study.name, "question": study.question, "hypothesis": study.hypothesis, "needs": study.needs, "margin": study.margin,

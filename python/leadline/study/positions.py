@@ -18,6 +18,7 @@ select (coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::p
        (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint
 """
 EVERY_S, NO_WAL = 0.05, "no WAL is made"
+STARTS_S = 60.0  # until a load runs, or a standby has gone or come
 
 
 def connected(dsn: str) -> psycopg.Connection[Any]:
@@ -85,6 +86,15 @@ def until(positions: Positions, is_so: Callable[[Sequence[Reading]], bool], with
         if time.monotonic() > deadline:
             raise LeadlineError("gone", problem)
         positions.wait(len(positions.readings), 1.0)
+
+
+def has_all(readings: Sequence[Reading]) -> bool:
+    return bool(readings) and readings[-1].replayed >= readings[-1].made
+
+
+def until_replayed(positions: Positions, within_s: float, *, after_s: float = 0.0) -> None:
+    """Until the standby has replayed all, by a reading that is later than after_s. Raises LeadlineError."""
+    until(positions, lambda readings: has_all(readings) and readings[-1].at_s > after_s, within_s, "the standby does not catch up")
 
 
 def rate_of(readings: Sequence[Reading]) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from leadline.book.experiments.drawing import drawings
 from leadline.book.experiments.study_text import answers, asked, empty_text, medians, no_effect
-from leadline.book.experiments.text import figure
+from leadline.figures import figure
 from leadline.study.moved import Limit, OfLevel
 
 STYLE = """
@@ -21,9 +21,11 @@ h1,h2,p,ul,pre{max-width:56rem}
 .better{border-color:var(--good)}.worse{border-color:var(--bad)}
 .answer b{display:block}.soft{color:var(--soft)}.empty{border:1px dashed var(--bad);padding:.4rem .8rem;margin:.4rem 0}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);white-space:nowrap}td.n,th.n{text-align:right}
-svg{width:100%;height:auto;max-width:44rem}svg text{fill:var(--ink);font-size:12px}
+th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}
+td:not(.n){overflow-wrap:anywhere;min-width:8rem}td.n,th.n{text-align:right;white-space:nowrap}
+svg{width:100%;height:auto;max-width:44rem}.ratios{max-width:33rem}svg text{fill:var(--ink);font-size:12px}
 svg .one{stroke:var(--soft)}svg .margin{fill:var(--band)}svg .interval{stroke:var(--mark);stroke-width:3}svg circle{fill:var(--mark)}
+@media(max-width:40rem){table{font-size:.85rem}th,td{padding-right:.4rem}}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;color:var(--soft);font-size:.85rem}
 """
 
@@ -63,7 +65,10 @@ def page(found: Mapping[str, Any], uid: str, levels: Sequence[OfLevel] = (), of_
 
 
 def _answers(judged: Mapping[str, Any], design: Mapping[str, Any]) -> list[str]:
-    """One for each level and metric: the word first."""
+    """One for each level and metric: the word first. Where none has a verdict, and all for the same reason, this stands once."""
+    reasons = {row["text"].partition(": ")[2] if row["verdict"] == "none" else "" for row in judged["effects"]}
+    if len(reasons) == 1 and (reason := reasons.pop()):
+        return [f'<p class="answer"><b>no verdict</b>{escape(reason)}</p>']
     out = []
     for row in judged["effects"]:
         kind = {True: "better", False: "worse", None: ""}[row["good"]]

@@ -15,7 +15,7 @@ from typing import Any
 
 from leadline.book.experiments.cells import name_of
 from leadline.book.experiments.studies import figures_in
-from leadline.book.experiments.text import figure
+from leadline.figures import figure
 from leadline.output import to_table
 from leadline.study.curves import Curve, curves
 from leadline.units import seconds_of

@@ -26,7 +26,7 @@ from leadline.engines.postgres.server.binaries import host_dirs
 from leadline.engines.postgres.server.settings import Effect
 from leadline.errors import LeadlineError
 from leadline.replacing import write_durably
-from leadline.study.design import OF_PAIRS, Factor, Study
+from leadline.study.design import LINKS, STANDBY, Factor, Study
 from leadline.study.pair import Pair, Primary
 from leadline.study.places import Directories, Layout, Spaces, check_spaces
 
@@ -141,13 +141,23 @@ class PrivateServers(Servers):
         layout = layouts[0][1].text_of(cell[layouts[0][0]]) if layouts else ""
         if not self.servers or (version, layout) != self.version:
             self._use(version, layout)
-        found = super().set_up(cell)
+        dsn, effects = super().set_up(cell)
         if self.version in self.pairs:
-            of = {kind: factor.text_of(cell[at]) for kind in OF_PAIRS for at, factor in self.study.of_kind(kind)}
+            pair = self.pairs[self.version]
+            effects = effects | self._set_up_standby(pair, cell)
+            of = {kind: factor.text_of(cell[at]) for kind in LINKS for at, factor in self.study.of_kind(kind)}
             limit = of.get("replay_cpu", self.study.server.get("replay_cpu"))
             share = margin_of(limit) if limit else None
-            self.pairs[self.version].set_up(of.get("round_trip", ""), share)
-        return found
+            pair.set_up(of.get("round_trip", ""), share)
+        return dsn, effects
+
+    def _set_up_standby(self, pair: Pair, cell: Cell) -> dict[str, Effect]:
+        """Its own settings. A restart ends what holds its replay, so they come first."""
+        factors = self.study.of_kind(STANDBY)
+        wanted = {factor.target: factor.text_of(cell[at]) for at, factor in factors}
+        if wanted != {name: effect.asked for name, effect in pair.settings.items()}:
+            pair.settings = _applied(pair.standby, pair.connect, wanted, pair.restart)
+        return {factor.effect: pair.settings[factor.target] for _, factor in factors}
 
     @property
     def standby(self) -> str:
@@ -194,20 +204,7 @@ class PrivateServers(Servers):
         return self.servers[self.version].dsn.replace("dbname=postgres", f"dbname={database or 'postgres'}")
 
     def apply(self, wanted: Mapping[str, str]) -> dict[str, Effect]:
-        """A value with which the server does not start leaves it as it was."""
-        server = self.servers[self.version]
-        auto = server.data_dir / of_server.AUTO
-        was = auto.read_bytes()
-        try:
-            return of_server.apply(self.connect, wanted, self.restart)
-        except LeadlineError as e:
-            with suppress(LeadlineError):
-                server.stop()
-            auto.write_bytes(was)
-            server.start()
-            if e.kind != "gone":
-                raise
-            raise LeadlineError("invalid", "the server does not start with these settings", detail=e.detail, where=e.where) from e
+        return _applied(self.servers[self.version], self.connect, wanted, self.restart)
 
     def restart(self) -> None:
         self.servers[self.version].stop()
@@ -220,6 +217,24 @@ class PrivateServers(Servers):
             server.close()
         for layout in self.layouts.values():
             layout.remove()
+
+
+def _applied(
+    server: PrivateServer, connect: of_server.Connect, wanted: Mapping[str, str], restart: of_server.Restart
+) -> dict[str, Effect]:  # fmt: skip
+    """A value with which a private server does not start leaves it as it was. Raises LeadlineError."""
+    auto = server.data_dir / of_server.AUTO
+    was = auto.read_bytes()
+    try:
+        return of_server.apply(connect, wanted, restart)
+    except LeadlineError as e:
+        with suppress(LeadlineError):
+            server.stop()
+        auto.write_bytes(was)
+        server.start()
+        if e.kind != "gone":
+            raise
+        raise LeadlineError("invalid", "the server does not start with these settings", detail=e.detail, where=e.where) from e
 
 
 def _binaries(directory: str | None, major: int | None) -> Binaries:

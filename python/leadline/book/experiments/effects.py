@@ -80,7 +80,7 @@ def all_pairs(design: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
 
 
 def _compared(design: Mapping[str, Any]) -> list[Any]:
-    return [one for one in design["metrics"] if not one.get("proves")]
+    return [one for one in design["metrics"] if not one.get("proves") and one.get("compared", True)]
 
 
 def _measured(cells: Sequence[Cell], figures: Figures, metric: str, blocks: int) -> list[Cell]:

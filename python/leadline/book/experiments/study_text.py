@@ -7,8 +7,7 @@ from statistics import median
 from typing import Any
 
 from leadline.book.experiments.cells import name_of
-from leadline.book.experiments.text import figure
-from leadline.figures import count
+from leadline.figures import count, figure
 from leadline.output import to_table
 
 NAME = 14

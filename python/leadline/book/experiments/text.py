@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.figures import count
+from leadline.figures import count, figure
 from leadline.output import to_table
 
 
@@ -38,7 +38,3 @@ def lines(found: dict[str, Any]) -> list[str]:
 def in_pairs(order: str) -> str:
     """BV VB BV: a word for each pair."""
     return " ".join(order[at : at + 2] for at in range(0, len(order), 2))
-
-
-def figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,.4g}" if value < 1e6 else f"{value:,.0f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ JOIN = "LEADLINE_EXPERIMENT"  # in the environment of an experiment or study: th
 MOST_OUTPUT = 4 << 20  # bytes of the end of an output in which a figure is looked for
 LONGEST_FIGURE = 60
 Tell = Callable[[str], None]
+Check = Callable[[float], tuple[float | None, str]]  # gives the figure, or why it is none
 
 
 class Events:
@@ -128,7 +130,17 @@ def positive(value: float) -> tuple[float | None, str]:
     return (value, "") if 0 < value < float("inf") else (None, f"{value:g} has no ratio")
 
 
-def figure_in(place: Place, uid: str, metric: str) -> tuple[float | None, str]:
+def finite(value: float) -> tuple[float | None, str]:
+    """Of a metric that is not compared."""
+    return (value, "") if math.isfinite(value) else (None, f"{value:g} is no figure")
+
+
+def check_of(compared: bool) -> Check:
+    """compared: whether levels are compared by the metric."""
+    return positive if compared else finite
+
+
+def figure_in(place: Place, uid: str, metric: str, check: Check = positive) -> tuple[float | None, str]:
     """The figure that an output has last, or why there is none."""
     try:
         log = Log(place, uid)
@@ -148,7 +160,7 @@ def figure_in(place: Place, uid: str, metric: str) -> tuple[float | None, str]:
     if not re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", text) or len(text) > LONGEST_FIGURE:
         return None, f"{text[:40]!r} is no number"
     try:
-        return positive(float(text))
+        return check(float(text))
     except ValueError:
         return None, f"{text!r} is no number"
 

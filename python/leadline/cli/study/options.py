@@ -28,6 +28,9 @@ WHAT = (
     click.option(
         "--round-trip", "round_trips", metavar="A,B", help="Compare round trips between a private primary and standby: 0,5ms,20ms.",
     ),
+    click.option(
+        "--levels", "levels", multiple=True, metavar="FACTOR=A,B", help="Compare these levels of a factor of the design; repeatable.",
+    ),
     click.option("--repetitions", type=BLOCKS, metavar="N", help=f"Blocks: how often each combination is run.  {OF_DESIGN}"),
     click.option("--for", "duration", metavar="TIME", help=f"How long each load runs.  {OF_DESIGN}"),
     click.option("--clients", type=click.IntRange(1, 10_000), metavar="N", help=f"Clients of the load.  {OF_DESIGN}"),
@@ -75,6 +78,7 @@ def study_of(name: str, given: dict[str, Any]) -> tuple[Study, str]:
         study = design.with_layouts(study, given["layouts"], on_named=bool(given["server"]))
     if given["round_trips"]:
         study = design.with_round_trips(study, given["round_trips"])
+    study = design.with_levels(study, given["levels"])
     for cell in given["includes"]:
         study = design.include(study, cell)
     if given["repetitions"]:
@@ -83,8 +87,9 @@ def study_of(name: str, given: dict[str, Any]) -> tuple[Study, str]:
         margin = margin_of(given["margin"])
         study = replace(study, margin=margin, metrics=tuple(replace(metric, margin=margin) for metric in study.metrics))
     load = {key: given[option] for key, option in (("for", "duration"), ("clients", "clients")) if given[option] is not None}
-    if load and "command" in study.load:
-        raise LeadlineError("usage", "the load of this study is a command: it has no clients and no time", where="--for, --clients")
+    if "command" in study.load and (unknown := load.keys() - study.load.keys()):
+        where = ", ".join(f"--{name}" for name in sorted(unknown))
+        raise LeadlineError("usage", "the load of this study is a command, which says that itself", where=where)
     if "for" in load:
         from leadline.load.plan import duration_of
 

@@ -91,6 +91,7 @@ def as_run(study: Study, given: dict[str, Any], dsn: str, *, name: str | None, r
     uid = new_uid()
     line = [verb, *([name] if name else []), *(f"--setting={one}" for one in given["settings"])]
     line += [f"--layout={one}" for one in given["layouts"]]
+    line += [f"--levels={one}" for one in given["levels"]]
     line += [f"--include={one}" for one in given["includes"]]
     options = {"round_trips": "round-trip", "repetitions": "repetitions", "duration": "for", "clients": "clients", "margin": "margin",
                "pg_bin": "pg-bin", "restart": "restart"}  # fmt: skip
