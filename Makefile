@@ -157,11 +157,12 @@ test-dist: $(VENV)/.tools
 	@[ -n "$(and $(wildcard dist/*.whl),$(wildcard dist/*.deb),$(wildcard dist/*.rpm))" ] || { \
 		echo "error: there is no wheel, .deb or .rpm" >&2; echo "  hint: make dist packages" >&2; exit 2; }
 	@missing=; for tool in mmdebstrap rpm; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	command -v systemd-nspawn >/dev/null || missing="$$missing systemd-container"; \
 	[ -z "$$missing" ] || { $(call INSTALL,$$missing) }
 	$(BIN)/python -m pytest packaging
 
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
-# PgBouncer and Prometheus (promtool) come with services that listen: only in CI.
+# PgBouncer, Prometheus (promtool) and OpenSSH's server come with services that listen: only in CI.
 oracles: $(VENV)/.setup
 	@oracles=; for tool in chromium lz4 pgbackrest strace tcpdump tshark zstd; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
@@ -169,8 +170,10 @@ oracles: $(VENV)/.setup
 	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
 	for tool in autoconf automake cmake curl npm openssl wget; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v java >/dev/null || oracles="$$oracles default-jre-headless"; \
+	command -v ssh >/dev/null || oracles="$$oracles openssh-client"; \
 	command -v systemd-analyze >/dev/null || oracles="$$oracles systemd"; \
 	[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
+	[ "$$CI" != true ] || [ -x /usr/sbin/sshd ] || oracles="$$oracles openssh-server"; \
 	[ "$$CI" != true ] || command -v promtool >/dev/null || oracles="$$oracles prometheus"; \
 	if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \

@@ -80,6 +80,16 @@ def passed_over_rules_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_answer", checked)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def limits_of_databases_end_with_their_file() -> Iterator[None]:
+    """What a process of the recorder or a server sets for itself alone, a test of it sets for all that follow."""
+    from leadline.capture import reader
+
+    before = [*reader._settings]
+    yield
+    reader._settings[:] = before
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """stdout counts as a terminal of 80 columns, also where pytest keeps what is printed."""

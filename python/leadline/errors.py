@@ -39,6 +39,10 @@ class LeadlineError(Exception):
         self.hint = hint
         self.where = where
 
+    def __reduce__(self) -> tuple[type[LeadlineError], tuple[str, ...]]:
+        """As a process tells it to another; what only a derived class has stays behind."""
+        return LeadlineError, (self.kind, self.message, self.detail, self.hint, self.where)
+
     def as_dict(self) -> ErrorObject:
         return {
             "kind": self.kind,

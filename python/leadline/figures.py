@@ -35,6 +35,13 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{value:.0f}{unit}"
 
 
+def figure(value: float | None) -> str:
+    """A measured figure: four digits below 1,000, whole numbers from there on; empty when not known."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if abs(value) < 999.95 else f"{value:,.0f}"
+
+
 def count(number: int, thing: str, many: str = "") -> str:
     """1 row, 2 rows, 1,234 rows. many: of things that take more than an s."""
     return f"{number:,} {thing if number == 1 else many or thing + 's'}"

@@ -23,7 +23,9 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 # The commands that can print what a file of the library says. Each of them has the options that are named there.
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
-    "crates/backup/src/pgbackrest.rs": ["page check", "page scan"],
+    "crates/backup/src/archive.rs": ["wal show", "wal stats", "wal export", "wal history", "wal inval", "wal apply", "recover"],
+    "crates/backup/src/pgbackrest.rs": ["page check", "page scan", "rows", "salvage", "wal show", "wal stats", "wal export"],
+    "crates/pagescan/src/extract.rs": ["rows", "salvage"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
     "crates/pagescan/src/one.rs": ["page show", "page hex", "page diff"],
     "crates/postgres/replay/src/preflight.rs": ["recover"],
@@ -41,6 +43,7 @@ PRINTED_BY = {
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
     "python/leadline/recorder/install.py": ["record"],
     "python/leadline/recorder/run.py": ["record"],
+    "python/leadline/recorder/servers.py": ["record"],
     "python/leadline/top/host.py": ["top"],
     "python/leadline/server/accounts/users.py": ["token revoke-all"],
     "python/leadline/server/web/serving.py": ["serve"],

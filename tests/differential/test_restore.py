@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,9 +109,52 @@ def test_segments_of_the_archive_may_be_compressed(backup: Backup, copy: Path) -
         content = path.read_bytes()
         # Every other one keeps its name: the bytes tell.
         name = f"{path.name}{suffix}" if number % 2 else path.name
+        if number % 3 == 2 and len(path.name) == 24:  # as pgBackRest keeps them
+            (archive / path.name[:16]).mkdir(mode=0o755, exist_ok=True)
+            name = f"{path.name[:16]}/{path.name}-{hashlib.sha1(content).hexdigest()}{suffix}"
         (archive / name).write_bytes(bytes(packed[suffix](content)) if suffix else content)
-    assert {path.suffix for path in archive.iterdir()} >= {*packed, ""}
+    assert {path.suffix for path in archive.rglob("*")} >= {*packed, ""}
+    assert len(list(archive.glob("*/*-*.zst"))) > 0
     done = recover(copy, "--archive", archive)
+    assert done.returncode == 0, done.stderr
+    assert "second" in rows(backup, copy)[0]
+
+
+def test_an_archive_that_pgbackrest_encrypted(backup: Backup, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encrypted by openssl, which does it alike: archive.info has the key of the files."""
+    stanza = backup.server.private.base_dir / "stanza"
+    archive = stanza / "16-1"
+    archive.mkdir(mode=0o755, parents=True)
+    stanza.chmod(0o755)
+
+    def encrypted(content: bytes, key: str) -> bytes:
+        line = ["openssl", "enc", "-aes-256-cbc", "-md", "sha1", "-pass", f"pass:{key}"]
+        return subprocess.run(line, input=content, capture_output=True, check=True, timeout=60).stdout
+
+    info = b'[backrest]\nbackrest-format=5\n\n[cipher]\ncipher-pass="of the files"\n'
+    (stanza / "archive.info").write_bytes(encrypted(info, "of a user"))
+    for path in backup.archive.iterdir():
+        content = path.read_bytes()
+        if len(path.name) == 24:
+            (archive / path.name[:16]).mkdir(mode=0o755, exist_ok=True)
+            name = f"{path.name[:16]}/{path.name}-{hashlib.sha1(content).hexdigest()}.gz"
+            content = gzip.compress(content, 1)
+        else:
+            name = path.name
+        (archive / name).write_bytes(encrypted(content, "of the files"))
+    done = recover(copy, "--archive", archive)
+    assert (done.returncode, "this archive is encrypted, and no key is given" in done.stderr) == (2, True)
+    monkeypatch.setenv("PGBACKREST_REPO1_CIPHER_PASS", "of a user")
+    done = recover(copy, "--archive", archive)
+    assert done.returncode == 0, done.stderr
+    assert "second" in rows(backup, copy)[0]
+
+
+def test_an_archive_in_a_tar(backup: Backup, copy: Path) -> None:
+    packed = backup.server.private.base_dir / "archive.tar.gz"
+    subprocess.run(["tar", "-czf", packed, "-C", backup.archive, "."], check=True, timeout=60)
+    packed.chmod(0o644)
+    done = recover(copy, "--archive", packed)
     assert done.returncode == 0, done.stderr
     assert "second" in rows(backup, copy)[0]
 

@@ -160,10 +160,31 @@ def test_wrong_columns_of_an_engine_say_whose_they_are(message: str, tmp_path: P
     assert f"{view}.toml" in done.stderr and "engine mini" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_engine_that_does_not_load_says_which(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code, said", [
+    (None, "ModuleNotFoundError: No module named 'broken_engine'"), ("raise OSError('no such disk')", "OSError: no such disk"),
+    ("ENGINE = 7", "TypeError: it is int, not Engine"),
+    ("from dataclasses import replace\nfrom leadline_mini import ENGINE as mini\nENGINE = replace(mini, name='postgres')",
+     "ValueError: there is another engine postgres"),
+])  # fmt: skip
+def test_an_engine_that_does_not_load_is_left_out_and_named(code: str | None, said: str, tmp_path: Path) -> None:
+    """Beside one that does: everything else works."""
     (tmp_path / "broken-1.0.dist-info").mkdir()
     (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[leadline.engines]\nbroken = no_such_module:ENGINE\n")
-    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}"}
-    done = subprocess.run([sys.executable, "-m", "leadline", "tables"], env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "engine broken cannot be loaded" in done.stderr and "Traceback" not in done.stderr
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[leadline.engines]\nbroken = broken_engine:ENGINE\n")
+    if code is not None:
+        (tmp_path / "broken_engine.py").write_text(code)
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}{os.pathsep}{MINI}"}
+    done = subprocess.run([sys.executable, "-m", "leadline", "tables", "--json"], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()) == (0, [
+        "warning: engine broken cannot be loaded, and its servers, tables and rules are left out",
+        f"  detail: {said}", "  hint: update or uninstall the package that has broken_engine:ENGINE",
+    ])  # fmt: skip
+    assert {"session_sample", "mini_terminal"} <= {table["name"] for table in json.loads(done.stdout)}
+
+
+def test_an_engine_whose_package_is_installed_twice_counts_once(tmp_path: Path) -> None:
+    shutil.copytree(MINI / "leadline_mini-1.0.dist-info", tmp_path / "leadline_mini_editable-1.0.dist-info")
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}{os.pathsep}{MINI}"}
+    words = [sys.executable, "-m", "leadline", "tables", "mini_terminal"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,7 +22,8 @@ def test_samples_add_up_to_what_the_server_counts(fresh_server: Callable[..., Se
     server = fresh_server(major, autovacuum=False)
     prepare(server.private)
     active = compare(server.private, "sleeping", 3, 100, find_pgbench(), tmp_path)
-    assert active.missed == 0 and active.active_s > 10
+    assert active.active_s > 10
+    assert active.passes + active.missed == pytest.approx(600, abs=15), "each pass that was due is there, or counted as missed"
     assert active.sampled_s == pytest.approx(active.active_s, rel=0.03)
     assert active.database_s == pytest.approx(active.active_s, rel=0.03)
     opened = compare(server.private, "idle in transaction", 3, 100, find_pgbench(), tmp_path)

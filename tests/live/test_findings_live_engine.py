@@ -90,7 +90,8 @@ def test_a_cache_far_smaller_than_what_is_read(fresh_server: Callable[..., Serve
     lookups = "select sum((select length(t) from big where id = 1 + (g * 104729) % 100000)) from generate_series(:n::bigint, :n + 500) g"
     with storm(server, tmp_path, f"\\set n random(1, 100000)\n{lookups}", 16):
         wait_for_event(server, "BufferMapping")
-        findings = by_rule(captured(server, tmp_path, WINDOW_S, SERVER_RULES))
+        # How many wait for the table depends on how often the host takes the CPU from who has it.
+        findings = by_rule(captured(server, tmp_path, WINDOW_S, SERVER_RULES, {"BUFFERMAPPING.min_share": 0.003}))
     assert set(findings) == {"READ-IO", "BUFFERMAPPING"}
     reads, table = findings["READ-IO"], findings["BUFFERMAPPING"]
     assert (reads.subject, table.subject) == ("reads of data files", "buffer table partitions")

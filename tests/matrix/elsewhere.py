@@ -30,5 +30,8 @@ ELSEWHERE = {d.id: TRACES for d in all_findings() if d.domain == "kernel"} | {
     "WALSENDER-READ": "needs a standby that comes back to a sender on a slow disk; planted in tests/live/test_replication_cascade.py",
     "CASCADE-HOP": "needs a standby behind a standby, on a slow way; planted in tests/live/test_replication_cascade.py",
     "RESTARTPOINT-LAG": "needs a standby that replays without restartpoints; planted in tests/live/test_findings_live_replication.py",
+    "FPI-STORM": "needs a load that goes on over a checkpoint; planted in tests/live/test_findings_live_page_images.py",
+    "PREFETCH-WASTE": "needs a cold standby with a backlog of page images; planted in tests/live/test_findings_live_page_images.py",
+    "STANDBY-DISK-FILLS": "needs a standby that replays less than it receives; planted in tests/live/test_findings_live_replication.py",
     "LOGICAL-APPLY-BOUND": "needs a publisher and a subscriber; planted in tests/live/test_findings_live_replication.py",
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from leadline.capture.reader import open_capture
 from leadline.tables import Table, all_tables
+
+Sums = dict[str, dict[tuple[Any, ...], list[float]]]  # by what, and by the values of its dimensions
 
 NS = "sum(round(weight_s * 1e9)::bigint)::bigint"  # of samples: whole nanoseconds
 DIMENSIONS = (
@@ -22,6 +25,17 @@ TIME = f"""select {", ".join(DIMENSIONS[:-1])}, event, from_counter,
 PASSES = "select sum(period_ns)::bigint as observed, sum(coalesce(passes, 1))::bigint as passes from tick"
 
 
+# A waiter with several blockers is one waiter; in a coarse capture its time is shared among its rows.
+LOCKS = (
+    "select pid, 'behind ' || root_pid as what, sum(wait_s) as seconds from lock_chain group by all",
+    "select pid, 'database time: ' || coalesce(in_db_time::varchar, 'hidden') as what, sum(wait_s) as seconds from lock_look group by all",
+    """select pid, object || ' ' || locktype || ' ' || mode as what, sum(s) as seconds from (
+         select distinct ts, pid, object, locktype, mode, k.wait_s as s
+         from lock_wait join lock_look k using (ts, session_id, pid) where looks is null
+         union all select ts, pid, object, locktype, mode, part_s from lock_wait where looks is not null) group by all""",
+)
+
+
 def rows(path: Path, sql: str) -> list[dict[str, Any]]:
     with closing(open_capture(path)) as capture:
         return capture.rows(sql)
@@ -34,28 +48,45 @@ def add(found: dict[tuple[Any, ...], list[float]], rows: list[dict[str, Any]], v
             sums[n] += value or 0
 
 
-def sums(paths: list[Path]) -> dict[str, Any]:
-    """Of captures of one level. Numbers of sessions are those of each capture, so sessions are told apart by pid."""
-    samples: dict[tuple[Any, ...], list[float]] = {}
-    time: dict[tuple[Any, ...], list[float]] = {}
-    counters: dict[tuple[Any, ...], list[float]] = {}
-    passes = [0, 0]
-    for path in paths:
-        with closing(open_capture(path)) as capture:
-            add(samples, capture.rows(SAMPLES), 1)
-            add(time, capture.rows(TIME), 4)
-            told = capture.rows(PASSES)[0]
-            passes = [passes[0] + (told["observed"] or 0), passes[1] + (told["passes"] or 0)]
-            for table in all_tables().values():
-                if summed := _summed(table):
-                    columns = ", ".join(f'sum("{name}")::bigint as "{name}"' for name in summed)
-                    add(counters, capture.rows(f"select '{table.name}' as name, {columns} from {table.name}"), len(summed))
+def sums(paths: Iterable[Path]) -> dict[str, Any]:
+    """Of captures of one level."""
+    return total(map(sums_of, paths))
+
+
+def sums_of(path: Path) -> Sums:
+    """Of one capture, to be added to those of others."""
+    found: Sums = {"samples": {}, "time": {}, "locks": {}, "counters": {}, "passes": {}}
+    with closing(open_capture(path)) as capture:
+        add(found["samples"], capture.rows(SAMPLES), 1)
+        add(found["time"], capture.rows(TIME), 4)
+        for query in LOCKS:
+            add(found["locks"], capture.rows(query), 1)
+        add(found["passes"], capture.rows(PASSES), 2)
+        for table in all_tables().values():
+            if summed := _summed(table):
+                columns = ", ".join(f'sum("{name}")::bigint as "{name}"' for name in summed)
+                add(found["counters"], capture.rows(f"select '{table.name}' as name, {columns} from {table.name}"), len(summed))
+    return found
+
+
+def total(parts: Iterable[Sums]) -> dict[str, Any]:
+    """Numbers of sessions are those of each capture, so sessions are told apart by pid."""
+    found: Sums = {}
+    for part in parts:
+        for what, of in part.items():
+            for key, values in of.items():
+                before = found.setdefault(what, {}).setdefault(key, [0] * len(values))
+                found[what][key] = [a + b for a, b in zip(before, values, strict=True)]
     return {
-        "samples": {key: value for key, value in samples.items() if value[0]},
-        "time": {key: [round(v, 9) + 0.0 for v in value] for key, value in time.items() if any(round(v, 9) for v in value)},
-        "counters": counters,
-        "passes": passes,
+        "samples": {key: value for key, value in found["samples"].items() if value[0]},
+        **{what: _rounded(found.get(what, {})) for what in ("time", "locks")},
+        "counters": found.get("counters", {}),
+        "passes": found["passes"][()],
     }
+
+
+def _rounded(found: dict[tuple[Any, ...], list[float]]) -> dict[tuple[Any, ...], list[float]]:
+    return {key: [round(v, 9) + 0.0 for v in value] for key, value in found.items() if any(round(v, 9) for v in value)}
 
 
 def _summed(table: Table) -> list[str]:

@@ -160,12 +160,17 @@ def planted(server: Server, folder: Path) -> Finding:
 
 def wire_connections(folder: Path) -> list[dict[str, Any]]:
     """Those that a WireProbe wrote into a folder, which becomes a capture."""
+    return wire_rows(folder, "wire_connection")
+
+
+def wire_rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table that a WireProbe wrote into a folder, which becomes a capture."""
     making = Making(folder, Target("network", "lo"), {})
     making.manifest.probes["wire"] = ProbeState()
     making.end(None)
     capture = open_capture(folder)
     try:
-        return capture.rows("from wire_connection")
+        return capture.rows(f"from {table}")
     finally:
         capture.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 from conftest import no_oracle
-from leadline.engines.postgres.server.binaries import host_dirs
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
 from recovery import ChecksummedServer
 
 SETTINGS = {"wal_level": "replica", "max_wal_senders": 4, "autovacuum": False, "fsync": False, "full_page_writes": True}
@@ -24,14 +24,20 @@ class Source:
     table: str
     spaced: str
 
-    def tool(self, name: str) -> str:
-        return str(self.server.bin_dir / name)
-
-    def take(self, folder: Path, *options: str) -> Path:
-        line = [self.tool("pg_basebackup"), "-d", self.server.dsn, "-c", "fast", "-D", str(folder), *options]
+    def take(self, folder: Path, *options: str, tools: Path | None = None) -> Path:
+        """tools: where pg_basebackup is, if not beside the server."""
+        line = [str((tools or self.server.bin_dir) / "pg_basebackup"), "-d", self.server.dsn, "-c", "fast", "-D", str(folder), *options]
         done = subprocess.run(line, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return folder
+
+
+def tool_dir(major: int) -> Path:
+    """Where a pg_basebackup is that takes backups of a server of this major: that of the host or of the wheel of 18."""
+    found = [found for found in (*host_dirs(), *wheel_dirs()) if found.major >= major and (found.bin_dir / "pg_basebackup").exists()]
+    if not found:
+        no_oracle(f"no pg_basebackup of {major} or later")
+    return found[0].bin_dir
 
 
 @contextmanager

@@ -75,8 +75,8 @@ def expected(*captures: Path) -> tuple[dict[tuple[str, str], int], dict[str, int
 
 
 def taken_in(capture: Path) -> Increase:
-    with closing(Piece(capture)) as piece:
-        return piece.take_in(ended=True)
+    piece = Piece(capture)
+    return piece.take_in(ended=True)
 
 
 @contextmanager
@@ -157,17 +157,17 @@ def test_what_grows_is_taken_in_once_in_whatever_order_its_tables_come(tmp_path:
         shutil.copytree(whole / table, growing / table)
     random.seed(7)
     sums = Totals()
-    with closing(Piece(growing)) as piece:
-        assert piece.take_in(ended=False) == Increase(cpu=taken_in(whole).cpu), "no pass yet"
-        at = {"tick": 0, "session_run": 0}
-        while min(at.values()) < 600:
-            table = random.choice(list(at))
-            at[table] = min(600, at[table] + random.randrange(1, 90))
-            cut(whole, growing, table, f"tick < {at[table]}")
-            sums.add(piece.take_in(ended=False))
-            assert sums.passes == min(at.values()), "as far as both are there"
-        sums.add(piece.take_in(ended=True))
-        assert piece.take_in(ended=True) == Increase()
+    piece = Piece(growing)
+    assert piece.take_in(ended=False) == Increase(cpu=taken_in(whole).cpu), "no pass yet"
+    at = {"tick": 0, "session_run": 0}
+    while min(at.values()) < 600:
+        table = random.choice(list(at))
+        at[table] = min(600, at[table] + random.randrange(1, 90))
+        cut(whole, growing, table, f"tick < {at[table]}")
+        sums.add(piece.take_in(ended=False))
+        assert sums.passes == min(at.values()), "as far as both are there"
+    sums.add(piece.take_in(ended=True))
+    assert piece.take_in(ended=True) == Increase()
     waits, states = expected(whole)
     assert (dict(sums.waits), dict(sums.states), sums.passes, sums.observed_ns) == (waits, states, 600, 6 * 10**9)
 
@@ -175,10 +175,10 @@ def test_what_grows_is_taken_in_once_in_whatever_order_its_tables_come(tmp_path:
 def test_passes_without_a_session_count_when_the_piece_has_ended(tmp_path: Path) -> None:
     made = SyntheticCapture(tmp_path, seconds=2)
     made.sample(made.add_session(), "active", None, 0, 1)
-    with closing(Piece(made.write())) as piece:
-        assert piece.take_in(ended=False).passes == 100
-        last = piece.take_in(ended=True)
-        assert (last.passes, last.waits) == (100, {})
+    piece = Piece(made.write())
+    assert piece.take_in(ended=False).passes == 100
+    last = piece.take_in(ended=True)
+    assert (last.passes, last.waits) == (100, {})
 
 
 def test_a_path_with_odd_characters_is_read(tmp_path: Path) -> None:
@@ -198,12 +198,12 @@ def test_a_damaged_piece_is_an_error_and_nothing_of_it_counts_twice(tmp_path: Pa
     capture = loaded(tmp_path)
     segment = next((capture / "session_delta").glob("*.parquet"))
     content = segment.read_bytes()
-    with closing(Piece(capture)) as piece:
-        segment.write_bytes(content[:100])
-        with pytest.raises(LeadlineError, match="cannot be read"):
-            piece.take_in(ended=False)
-        segment.write_bytes(content)
-        assert piece.take_in(ended=False).passes == 600
+    piece = Piece(capture)
+    segment.write_bytes(content[:100])
+    with pytest.raises(LeadlineError, match="cannot be read"):
+        piece.take_in(ended=False)
+    segment.write_bytes(content)
+    assert piece.take_in(ended=False).passes == 600
 
 
 # -- from piece to piece ---------------------------------------------------------------------------------------------------

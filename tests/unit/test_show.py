@@ -17,7 +17,7 @@ from example_capture import NASTY, example
 from findings_synthetic import SyntheticCapture
 from leadline.capture.reader import Capture, open_capture
 from leadline.cli import run
-from leadline.figures import count, fit, one_line, percent, quantity, seconds
+from leadline.figures import count, figure, fit, one_line, percent, quantity, seconds
 from leadline.findings import all_findings, evaluate
 from leadline.views import lock_tree, spenders, where
 from leadline.views.show import print_capture
@@ -379,3 +379,12 @@ def test_a_statement_whose_id_is_known_late_is_one_row(tmp_path: Path) -> None:
         rows = opened.rows("select statement_id, sum(weight_s) as s from db_time group by 1")
         assert {row["statement_id"]: pytest.approx(row["s"], abs=0.02) for row in rows} == expected
         assert [spender.label for spender in spenders.statements(opened)] == ["select b", "begin", "select a", "select a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0, "0"), (0.26139, "0.2614"), (63, "63"), (999.94, "999.9"), (999.97, "1,000"), (-12460.3, "-12,460"), (3855.2, "3,855"),
+     (2.5e9, "2,500,000,000")],
+)  # fmt: skip
+def test_a_measured_figure_has_four_digits_or_all_before_the_point(value: float | None, text: str) -> None:
+    assert figure(value) == text

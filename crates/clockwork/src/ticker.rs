@@ -28,6 +28,16 @@ pub trait Tick: Send + 'static {
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         self.tick(ts, tables)
     }
+
+    /// No tick is needed before this moment: another thread does the work meanwhile.
+    fn rests_until(&self, _now: i64) -> Option<i64> {
+        None
+    }
+
+    /// How often the work was done, and how often it was not when it was due, if another thread does it, too.
+    fn counted(&self) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 #[derive(Debug, Default)]
@@ -179,6 +189,10 @@ fn run(
                 work.tick(ts, &mut tables)?;
             }
             shared.ticks.fetch_add(1, Relaxed);
+            if let Some((ticks, missed)) = work.counted() {
+                shared.ticks.store(ticks, Relaxed);
+                shared.missed.store(missed, Relaxed);
+            }
             if stopping {
                 return Ok(());
             }
@@ -190,7 +204,8 @@ fn run(
             // the next tick is the next one due; those that went by meanwhile are lost and counted
             let next = ((now - start) / period_ns + 1).max(moment + 1);
             shared.missed.fetch_add((next - moment - 1) as u64, Relaxed);
-            moment = next;
+            let rests = work.rests_until(now).map_or(next, |until| (until - start) / period_ns);
+            moment = next.max(rests);
         }
     };
     if let Err(e) = record() {

@@ -16,20 +16,21 @@ from leadline.replacing import make_room
 
 
 @contextmanager
-def new_capture(out: Path | None, *, overwrite: bool, exactly: bool = False) -> Iterator[Path]:
+def new_capture(out: Path | None, *, overwrite: bool, exactly: bool = False, keep: bool = False) -> Iterator[Path]:
     """The directory for a new capture, locked while the block runs. Without a manifest at an error, a directory that was made is removed.
 
     out: the capture directory, or an existing directory to put it in; None for leadline-DATE-TIME.leadline here. exactly: `out` is the
-    directory itself, whatever its name. overwrite: replace a capture that is there. Raises LeadlineError.
+    directory itself, whatever its name. overwrite: replace a capture that is there; keep: go on with it, as it is. Raises LeadlineError.
     """
     directory = out if exactly and out is not None else _place(out)
     with ExitStack() as stack:
         try:
-            make_room(directory, overwrite=overwrite, capture=True)
+            make_room(directory, overwrite=overwrite or keep, capture=True)
             made = _make(directory)
             stack.callback(os.close, _lock(directory))
-            make_room(directory, overwrite=overwrite, capture=True)  # whoever had the lock may have written meanwhile
-            _empty(directory)
+            make_room(directory, overwrite=overwrite or keep, capture=True)  # whoever had the lock may have written meanwhile
+            if not keep:
+                _empty(directory)
         except OSError as e:
             raise cannot_be_written("the directory of the capture", e, directory) from e
         try:

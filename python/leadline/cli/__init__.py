@@ -27,7 +27,7 @@ GROUPS = {
     "Watch a live server": {
         "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
         "take": "Capture a PostgreSQL server and its host, or a host alone.",
-        "record": "Record a server all the time, as a row of captures.",
+        "record": "Record a server continuously, as a series of captures.",
         "doctor": "Show what can be measured here, and how to enable the rest.",
         "replication": "Forecast when a standby catches up, and study pairs of servers.",
         "demo": "Try leadline on a private PostgreSQL with planted problems.",
@@ -80,6 +80,7 @@ GROUPS = {
         "template": "Manage templates; start, cancel and approve their runs.",
         "schedule": "Start templates at set times.",
         "hook": "Start templates by webhook, and notify others when runs end.",
+        "recorder": "Let a team look into what leadline record has recorded.",
         "variables": "Store values that the templates of a project share.",
         "secret": "Store secrets that runs receive and no user can read.",
         "user": "Manage users, projects and roles, and show the audit log.",
@@ -146,6 +147,15 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         ctx.exit()
 
 
+def _answer_over_ssh(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """The other side of `take --with ssh:HOST`."""
+    if value and not ctx.resilient_parsing:
+        from leadline.engines.postgres.probes.far_side import answer
+
+        answer()
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings=SETTINGS,
@@ -153,6 +163,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     "  leadline show slow.leadline\n  leadline COMMAND --help",
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version and exit.")
+@click.option("--answer-over-ssh", is_flag=True, hidden=True, expose_value=False, is_eager=True, callback=_answer_over_ssh)
 def group() -> None:
     """Show where a database server spends its time, measured from outside, without SQL.
 
@@ -165,7 +176,14 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line and gives its exit code. Errors are printed here, in the one shape, and nowhere else."""
     with end_of_command() as end:
         end.rc = _run(arguments)
+        _tell_left_out()
     return end.rc
+
+
+def _tell_left_out() -> None:
+    engines = sys.modules.get("leadline.engines")  # not imported for this alone
+    for error in engines.left_out() if engines is not None else ():
+        click.echo(f"warning: {error.as_text().removeprefix('error: ')}", err=True)
 
 
 def _run(arguments: Sequence[str]) -> int:

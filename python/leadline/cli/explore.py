@@ -40,7 +40,8 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
     CAPTURE may be the directory of leadline record: the page shows all its pieces over time, and opens any window of them.
     """
     try:
-        from leadline.explore.app import Shown, serve, serve_recorder
+        from leadline.explore.app import serve, serve_recorder
+        from leadline.explore.shown import Shown
     except ImportError as e:
         if (e.name or "").startswith("leadline"):
             raise
@@ -50,9 +51,11 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
     from leadline.explore.answers import check_explorable, open_explored
     from leadline.explore.overview import is_recorder
     from leadline.output import to_json
+    from leadline.recorder.state import check_one
 
     if factors and other is None:
         raise LeadlineError("usage", "a factor is what differs between two captures", hint="--with B", where="--factor")
+    check_one(capture)
 
     def ready(url: str) -> None:
         click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)

@@ -33,6 +33,7 @@ def parse_rate(text: str) -> float:
     "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s\n"
     "  leadline take --pid 4711 --pooler 'port=6432 dbname=pgbouncer user=stats'\n"
     "  leadline take postgres://db1/shop --with postgres://db2/shop\n"
+    "  leadline take postgres://db1/shop --with ssh:db2\n"
     "  leadline take --from-recorder shop --between 03:00 03:10 -o night",
 )
 @click.argument("dsn", required=False)
@@ -47,13 +48,16 @@ def parse_rate(text: str) -> float:
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
 @click.option("--pooler", metavar="DSN", help="Also query the admin console of the PgBouncer in front of the server, twice a second.")
-@click.option("--with", "others", multiple=True, metavar="DSN", help="Also watch replication with this standby or primary of the target.")
+@click.option(
+    "--with", "others", multiple=True, metavar="DSN",
+    help="Also watch replication with this standby or primary of the server. ssh:[USER@]HOST[:PORT][/DATA_DIR|/DSN]: by a leadline there.",
+)
 @filter_option
 @kernel_tier
 @kernel_detail
 @kernel_budget
 @kernel_retransmits
-@click.option("--from-recorder", type=click.Path(path_type=Path), metavar="DIR", help="Take a window of what leadline record has in DIR.")
+@click.option("--from-recorder", type=click.Path(path_type=Path), metavar="DIR", help="Take a window of what leadline record wrote to DIR.")
 @click.option("--between", nargs=2, metavar="FROM TO", help="The window: 03:00 03:10, 2026-11-28T03:00 now, now-10m now; local time.")
 @click.option("--keep-going", is_flag=True, help="If one probe fails, continue with the others.")
 @click.option("--stop-with-server", is_flag=True, help="End when the server ends or restarts, instead of waiting for it.")
@@ -152,6 +156,7 @@ def _take_window(directory: Path | None, between: tuple[str, str] | None, out: P
     from datetime import datetime
 
     from leadline.capture.manifest import read_manifest
+    from leadline.recorder.state import check_one
     from leadline.recorder.times import window
     from leadline.recorder.window import take_window
 
@@ -159,6 +164,7 @@ def _take_window(directory: Path | None, between: tuple[str, str] | None, out: P
         raise LeadlineError("usage", "a window needs a recorder and two times", hint="--from-recorder DIR --between now-10m now")
     if not directory.is_dir():
         raise LeadlineError("not_found", "no such directory", hint="give the directory of leadline record --to", where=str(directory))
+    check_one(directory)
     path = take_window(directory, *window(*between, datetime.now().astimezone()), out, overwrite=overwrite)
     manifest = read_manifest(path)
     seen = f"{manifest.clock.window_s or 0:.1f} s, {len(manifest.options['pieces'])} pieces of {directory}"

@@ -79,7 +79,8 @@ def named(text: str) -> Any:
 def all_engines() -> tuple[Engine, ...]:
     """Those of other packages first, by name: they are asked first whether a target is theirs."""
     own = [named(f"leadline.engines.{name}:{OBJECT}") for name in BUILT_IN]
-    return tuple(sorted(_of_other_packages(), key=lambda engine: engine.name) + own)
+    found, _ = _of_other_packages()
+    return (*sorted(found, key=lambda engine: engine.name), *own)
 
 
 def engine(name: str) -> Engine:
@@ -100,24 +101,36 @@ def directories_by_engine(name: str) -> list[tuple[Engine, Path]]:
     return [(engine, directory) for engine in all_engines() if (directory := engine.directory / name).is_dir()]
 
 
-def _of_other_packages() -> list[Engine]:
+@functools.cache
+def _of_other_packages() -> tuple[tuple[Engine, ...], tuple[LeadlineError, ...]]:
+    """Those that load, and why the others do not: a package that is broken must not stop what needs no engine of it."""
     if not _is_any_installed():
-        return []
+        return (), ()
     from importlib.metadata import entry_points  # its import takes longer than the start of a short command
 
-    found = []
+    found: list[Engine] = []
+    left_out: list[LeadlineError] = []
     for point in entry_points(group=GROUP):
         try:
             made = point.load()
+            if not isinstance(made, Engine):
+                raise TypeError(f"it is {type(made).__name__}, not Engine")
+            if made in found:
+                continue  # a package that is installed twice, as an editable one may be
+            if made.name in {*BUILT_IN, *(engine.name for engine in found)}:
+                raise ValueError(f"there is another engine {made.name}")
+            found.append(made)
         except Exception as e:
-            raise LeadlineError(
-                "unsupported", f"engine {point.name} cannot be loaded", detail=f"{type(e).__name__}: {e}",
-                hint=f"update or uninstall the package that has {point.value}",
-            ) from e  # fmt: skip
-        if not isinstance(made, Engine):
-            raise LeadlineError("unsupported", f"engine {point.name} is no Engine", detail=f"{point.value} is {type(made).__name__}")
-        found.append(made)
-    return found
+            left_out.append(LeadlineError(
+                "unsupported", f"engine {point.name} cannot be loaded, and its servers, tables and rules are left out",
+                detail=f"{type(e).__name__}: {e}", hint=f"update or uninstall the package that has {point.value}",
+            ))  # fmt: skip
+    return tuple(found), tuple(left_out)
+
+
+def left_out() -> tuple[LeadlineError, ...]:
+    """Why engines of other packages are left out, if this process has looked for any."""
+    return _of_other_packages()[1] if _of_other_packages.cache_info().currsize else ()
 
 
 def _is_any_installed() -> bool:

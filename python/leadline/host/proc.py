@@ -66,6 +66,18 @@ def lives(pid: int, start: int | None) -> bool:
     return len(stat) > 19 and stat[0] not in ("Z", "X") and start in (None, int(stat[19]))
 
 
+def cpu_s(pid: int) -> float | None:
+    """For how long the process has run on a CPU."""
+    fields = (read_text(PROC / str(pid) / "schedstat") or "").split()
+    return int(fields[0]) / 1e9 if fields else None
+
+
+def kernel_s(pid: int) -> float | None:
+    """For how long the process has run in the kernel, to a clock tick."""
+    stat = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return int(stat[12]) / _CLOCK_TICKS if len(stat) > 12 else None  # field 15
+
+
 def start_unix_s(pid: int) -> float | None:
     """When the process started, in seconds since 1970 by the present wall clock."""
     ticks = start_ticks(pid)

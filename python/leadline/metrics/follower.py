@@ -135,8 +135,7 @@ class Follower:
             self.totals.add(self._piece.take_in(ended=ended))
         except LeadlineError:
             self._unread += ended
-        if ended and self._piece is not None:
-            self._piece.close()
+        if ended:
             self._piece = None
 
     def _expect(self, piece: Piece) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.columns import as_it_is, excess, line, records, room_of_texts
-from leadline.figures import cell, fit, fit_path, percent, quantity, seconds
+from leadline.figures import cell, figure, fit, fit_path, percent, quantity, seconds
 from leadline.output import UNLIMITED, terminal_width
 from leadline.units import sized
 
@@ -22,7 +22,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "seconds": seconds,
     "share": percent,
     "rate": quantity,
-    "figure": lambda v: f"{v:,.4g}" if abs(v) < 1e6 else f"{v:,.0f}",
+    "figure": figure,
 }
 
 FITTED = {"text": fit, "path": fit_path}  # kinds that give way where there is little room

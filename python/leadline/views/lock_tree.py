@@ -135,13 +135,14 @@ def _edges(capture: Capture, roots: list[Root]) -> dict[Root, list[tuple[int, fl
         edge as (
           select l.*, c.root_session_id, c.root_pid,
                  bool_or(l.blocker_kind = 'holder') over (partition by c.root_session_id, c.root_pid, l.ts, l.pid) as has_holder
-          from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid)
+          from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid
+            and (l.looks is null or (l.end_session_id = c.root_session_id and l.end_pid = c.root_pid)))
         select root_session_id, root_pid, e.blocker_pid, e.pid, e.session_id,
                sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds, mode(target order by target) as target,
                count(distinct target) as targets, mode(e.mode order by e.mode) as mode,
                mode(blocker_mode order by blocker_mode) as blocker_mode, bool_and(blocker_kind = 'queue') as queued
         from edge e join total t using (root_session_id, root_pid, pid)
-        where blocker_kind = 'holder' or not has_holder
+        where blocker_kind = 'holder' or not has_holder or looks is not null
         group by all order by behind_s desc, e.pid, e.blocker_pid
         """
     )

@@ -205,7 +205,9 @@ def objects(capture: Capture, limit: int = 10) -> First[ObjectTime]:
         with {BLOCK_TIME},
         waiting as (  -- a waiter with several blockers is one waiter
           select distinct ts, k.wait_s, pid, object, object_kind, coalesce(relkind, '') as kind
-          from lock_wait join lock_look k using (ts, session_id, pid)),
+          from lock_wait join lock_look k using (ts, session_id, pid) where looks is null
+          union all  -- of a coarse capture
+          select ts, part_s, pid, object, object_kind, coalesce(relkind, '') from lock_wait where looks is not null),
         locks as (select object, any_value(kind) as kind, any_value(object_kind) as object_kind, sum(wait_s) as s from waiting group by 1),
         buffers as (
           select object, any_value(relkind) as kind, any_value(object_kind) as object_kind, sum(seconds) as s from block_time group by 1)

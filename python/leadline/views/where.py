@@ -283,7 +283,7 @@ def thinned(every_pass: int) -> str:
 def coarse_words(span_s: float) -> str:
     """What a coarse capture has, and what it cannot show."""
     span = {1: "second", 60: "minute"}.get(int(span_s), f"{span_s:g} s")
-    return f"the passes of each {span} are one row with their sum; what changed within, and who waited for whom, is not in it"
+    return f"the passes of each {span} are one row with their sum; what changed within, and which row or buffer was waited for, is lost"
 
 
 def not_measured(capture: Capture) -> list[NotMeasured]:

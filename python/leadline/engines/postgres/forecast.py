@@ -1,15 +1,16 @@
 """When a standby has caught up, the highest rate that it can follow, and when a disk is full of WAL: from the curves of a capture.
 
 A standby replays as fast as it can while WAL waits on its own disk. Only that time counts for its capacity: between two readings it was
-busy all the time if at the second one it had not yet replayed what was on its disk at the first. Where more than a second of WAL has not
-reached the standby's disk, the way to it has a capacity, too, and the lower one counts.
+busy all the time if at the second one it had not yet replayed what was on its disk at the first. The last kilobytes do not count: where
+they end within a record, nobody can replay it yet. Short spells do not count either: of small steps, those that took long would be chosen.
+Where more than a second of WAL has not reached the standby's disk, the way to it has a capacity, too, and the lower one counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from statistics import quantiles
 from typing import Any
@@ -19,7 +20,10 @@ from leadline.errors import LeadlineError
 
 LEAST_BUSY_S = 0.5  # with less, nobody knows how fast it can be
 LEAST_BUSY = 10  # intervals between readings
-LEAST_SHARE = 0.02  # of the time at work: with less, a sample of it says too little
+LEAST_SPELL_S = 0.25  # many periods of a quota of CPU, and longer than the walwriter of the primary waits
+PART = 32 << 10  # of a record whose end has not come
+BELIEVED = 1.1  # times its capacity: what replays more in all has another one
+LEAST_SHARE = 0.5  # of the time at work: what is fast in short bursts, as with a quota of CPU, need not be fast for long
 BLOCK_S = 1.0  # intervals so near to each other are drawn together
 DRAWS = 400
 WORTH_S = 1.0  # so little lag is none
@@ -88,12 +92,12 @@ class Filling:
 
 def capacity(readings: Sequence[Reading], busy_share: float | None = None) -> Capacity | None:
     """How fast it replays when it has work; busy_share: of the time in which it was seen to work, if it was watched."""
-    found = _at_work(readings, lambda a, b: a.replayed <= b.replayed < a.on_disk, lambda r: r.replayed, "replay")
-    if found is not None:
-        return found
     going = [(a, b) for a, b in pairwise(readings) if not (a.is_paused or b.is_paused) and b.at_s > a.at_s]
     seconds = sum(b.at_s - a.at_s for a, b in going)
     replayed = sum(max(b.replayed - a.replayed, 0) for a, b in going)
+    found = _at_work(going, lambda a, b: a.replayed <= b.replayed < a.on_disk - PART, lambda r: r.replayed, "replay")
+    if found is not None and replayed / seconds <= BELIEVED * found.rate:
+        return found
     if busy_share is None or busy_share < LEAST_SHARE or not seconds or not replayed:
         return None
     return Capacity(replayed / seconds / busy_share, None, None, "share", busy_share * seconds)
@@ -101,21 +105,25 @@ def capacity(readings: Sequence[Reading], busy_share: float | None = None) -> Ca
 
 def receipt(readings: Sequence[Reading], made_per_s: float) -> Capacity | None:
     """How fast WAL reaches its disk while more than a second of it has not. Less is on its way at any time."""
-    return _at_work(readings, lambda a, b: a.made - b.on_disk > made_per_s * WORTH_S, lambda r: r.on_disk, "receipt")
+    going = [(a, b) for a, b in pairwise(readings) if b.at_s > a.at_s]
+    return _at_work(going, lambda a, b: a.on_disk <= b.on_disk < a.made - made_per_s * WORTH_S, lambda r: r.on_disk, "receipt")
 
 
 def _at_work(
-    readings: Sequence[Reading], is_busy: Callable[[Reading, Reading], bool], done: Callable[[Reading], int], of: str
+    going: Sequence[tuple[Reading, Reading]], is_busy: Callable[[Reading, Reading], bool], done: Callable[[Reading], int], of: str
 ) -> Capacity | None:
+    """going: each reading with the next one."""
     blocks: dict[int, list[float]] = {}
-    count, begin = 0, readings[0].at_s if readings else 0.0
-    for a, b in pairwise(readings):
-        took = b.at_s - a.at_s
-        if took > 0 and not (of == "replay" and (a.is_paused or b.is_paused)) and done(a) <= done(b) and is_busy(a, b):
-            block = blocks.setdefault(int((a.at_s - begin) / BLOCK_S), [0.0, 0.0])
+    count = 0
+    for busy, spell in groupby(going, lambda pair: is_busy(*pair)):
+        pairs = list(spell)
+        if not busy or sum(b.at_s - a.at_s for a, b in pairs) < LEAST_SPELL_S:
+            continue
+        for a, b in pairs:
+            block = blocks.setdefault(int((a.at_s - going[0][0].at_s) / BLOCK_S), [0.0, 0.0])
             block[0] += done(b) - done(a)
-            block[1] += took
-            count += 1
+            block[1] += b.at_s - a.at_s
+        count += len(pairs)
     busy_s = sum(seconds for _, seconds in blocks.values())
     if busy_s < LEAST_BUSY_S or count < LEAST_BUSY:
         return None

@@ -35,25 +35,38 @@ class PostgresLive:
 
     def beside(self, server: object, *, pooler: str | None, others: Sequence[str], tier: str) -> list[Probe]:
         found: list[Probe] = [] if pooler is None else [PoolerProbe(pooler)]
-        replication = _replication(server, others, tier)
-        return found if replication is None else [*found, replication]
+        return [*found, *_replication(server, others, tier)]
 
 
-def _replication(server: object, others: Sequence[str], tier: str) -> ReplicationProbe | None:
+def _replication(server: object, others: Sequence[str], tier: str) -> list[Probe]:
     """Without others: only where the server is a standby or has some. One that cannot be asked then is no error."""
     dsn = server.dsn if isinstance(server, PostgresServer) else None
     if others:
-        return ReplicationProbe([needed(dsn), *others], tier != "sql")
+        from leadline.engines.postgres.probes.far_standby import FarStandby  # not when a command starts
+        from leadline.probes.ssh import Place, is_place
+
+        places = [Place.of(other) for other in others if is_place(other)]
+        near = ReplicationProbe([needed(dsn), *(other for other in others if not is_place(other))], tier != "sql")
+        far: list[FarStandby] = []
+        try:
+            for number, place in enumerate(places, len(near.nodes) + 1):
+                far.append(FarStandby(place, number, near.nodes[0], tier))
+        except BaseException:
+            near.close()
+            for standby in far:
+                standby.close()
+            raise
+        return [near, *far]
     if dsn is None:
-        return None
+        return []
     try:
         probe = ReplicationProbe([dsn], tier != "sql")
     except LeadlineError:
-        return None
+        return []
     if probe.replicates:
-        return probe
+        return [probe]
     probe.close()
-    return None
+    return []
 
 
 LIVE = PostgresLive()

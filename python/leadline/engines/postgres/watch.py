@@ -19,6 +19,7 @@ from leadline.engines.postgres.probes.sessions import Attached, describe
 from leadline.engines.postgres.standbys import standbys_now
 from leadline.engines.postgres.target import PostgresServer
 from leadline.engines.postgres.vitals import VitalsReader
+from leadline.errors import LeadlineError
 
 
 class PostgresWatch(Watch):
@@ -38,6 +39,11 @@ class PostgresWatch(Watch):
             self._replication.describe(manifest)
 
     def follow(self, others: Sequence[str]) -> None:
+        from leadline.probes.ssh import Place, is_place  # not when a command starts
+
+        if far := [other for other in others if is_place(other)]:
+            hint = f"take a capture: leadline take DSN --with {Place.of(far[0])}"
+            raise LeadlineError("unsupported", "top does not watch over ssh", "what is captured there comes home at the end", hint)
         self._replication = ReplicationProbe([needed(self._attached.dsn), *others], self.tier != "sql", SCREEN)
 
     def standbys(self, capture: Capture) -> list[StandbyNow] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.capture.manifest import ProbeState
-from leadline.engines.postgres import memory, postmaster
+from leadline.engines.postgres import memory, postmaster, replay_time
 from leadline.engines.postgres.catalog import conf, files, large_objects, sql
 from leadline.engines.postgres.catalog.connection import connect
 from leadline.engines.postgres.target import PostgresServer
@@ -71,6 +71,9 @@ class CatalogReader:
             connected = conn.info.dbname
         if phase == "after" and _begun(parts[0].rows) != self._begun:
             _leave_out_counters(parts[0])
+        if self.target.pid is not None:
+            counters = parts[0 if phase == "after" else -1].rows.get("server_stat", [])
+            found.add("server_stat", replay_time.in_kernel(self.target.pid, phase, counters))
         if phase == "after":
             if self.target.pid is not None:
                 found.add("server_stat", memory.of_sessions(self.target.pid))

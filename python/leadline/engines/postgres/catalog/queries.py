@@ -159,6 +159,12 @@ VIEWS: tuple[StatView, ...] = (
         """select c.redo_lsn, p.replay_lsn, pg_wal_lsn_diff(p.replay_lsn, c.redo_lsn) as replayed_bytes
            from pg_control_checkpoint() c cross join (select pg_last_wal_replay_lsn()) p(replay_lsn) where pg_is_in_recovery()""",
     ),
+    StatView(  # of a standby; a server that is none prefetches nothing
+        "pg_stat_recovery_prefetch",
+        """select p.*, (select pid from pg_stat_activity where backend_type = 'startup') as startup_pid
+           from pg_stat_recovery_prefetch p where pg_is_in_recovery()""",
+        since=15,
+    ),
     StatView(  # what a vacuum has to pass over: few rows, and none of vacuums themselves
         "pg_locks",
         """select l.relation::int8 as relation, l.pid, l.mode, l.relation::int8 as relid,

@@ -25,7 +25,7 @@ seen as (
   from tick t cross join whole c group by second
 ),
 active as (
-  select least((d.ts - c.ts_from) // 1000000000, c.last_second) as second, count(*) filter (not from_counter) as samples, sum(weight_s) as db_s,
+  select least((d.ts - c.ts_from) // 1000000000, c.last_second) as second, sum(d.samples)::bigint as samples, sum(weight_s) as db_s,
          coalesce(sum(weight_s) filter (where wait_class = 'CPU'), 0) as cpu_s, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s
   from db_time d cross join whole c
   group by second
@@ -42,7 +42,7 @@ found as (
   from excess
 ),
 by_class as (
-  select d.wait_class, d.event, sum(d.weight_s) as seconds, count(*) as samples
+  select d.wait_class, d.event, sum(d.weight_s) as seconds, sum(d.samples)::bigint as samples
   from db_time d cross join whole c
   where least((d.ts - c.ts_from) // 1000000000, c.last_second) in (select second from excess)
   group by all

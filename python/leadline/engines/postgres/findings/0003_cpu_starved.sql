@@ -20,7 +20,7 @@ base as (select sum(weight_s) as db_time_s from db_time),
 runnable as (select * from db_time where cpu_queue_s is not null),
 found as (
   select (select sum(run_s) from session_queue where session_id in (select session_id from runnable)) as run_s,
-         sum(cpu_queue_s) as queue_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+         sum(cpu_queue_s) as queue_s, sum(samples)::bigint as samples, min(ts) as ts_from, max(ts) as ts_to
   from runnable
 ),
 used as (select sum(cpu_run_ns) / 1e9 as sessions_cpu_s from session_delta),
@@ -35,7 +35,7 @@ host as (
   from counter
 ),
 spender as (
-  select application_name, backend_type, statement_id, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s, count(*) as samples
+  select application_name, backend_type, statement_id, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s, sum(samples)::bigint as samples
   from runnable group by all
 ),
 proof as (

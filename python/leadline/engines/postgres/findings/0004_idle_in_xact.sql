@@ -11,6 +11,7 @@
 -- threshold: idle_min_s = 60 (when it blocks nobody: a minute idle while it holds a transaction id or a snapshot)
 -- threshold: idle_xmin_age = 1000000 (transactions whose dead rows vacuum may not remove; a busy server runs a million in minutes)
 -- threshold: idle_looks = 10 (scans of lock waiters needed for medium confidence; there are at most ten per second)
+-- evaluable when: (select coarse_s is null from capture) or not exists (from lock_wait) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where state like 'idle in transaction%')
 -- wrong when: a person works in the session by hand on a server nobody else uses
 with about as (select window_s, tier, cpu_count from capture),
@@ -19,7 +20,7 @@ bound as (  -- of all, where leadline's own role has no other
   select max(try_cast(setting as double)) / 1e3 as bound_s from setting where name = 'idle_in_transaction_session_timeout' and source not in ('user', 'database', 'database user', 'client')
 ),
 idle as materialized (  -- each sample of a session that leaves its transaction alone; a pause is one (session, state_change)
-  select s.ts, s.session_id, s.pid, s.state, s.statement_id, s.application_name, s.usename, s.client_addr, s.weight_s,
+  select s.ts, s.session_id, s.pid, s.state, s.statement_id, s.application_name, s.usename, s.client_addr, s.weight_s, s.samples,
          s.state_age_s, s.xact_age_s, s.backend_xid, s.backend_xmin, s.xmin_age, s.state_change
   from session_sample s
   where s.state in ('idle in transaction', 'idle in transaction (aborted)')
@@ -27,7 +28,7 @@ idle as materialized (  -- each sample of a session that leaves its transaction 
 pause as (
   select session_id, state_change, any_value(pid) as pid, min(state) as state, min(statement_id) as statement_id,  -- they change with state_change
          any_value(application_name) as application_name, any_value(usename) as usename, any_value(client_addr) as client_addr,
-         sum(weight_s) as seen_s, count(*) as samples, max(state_age_s) as idle_s, max(xact_age_s) as xact_s,
+         sum(weight_s) as seen_s, sum(samples)::bigint as samples, max(state_age_s) as idle_s, max(xact_age_s) as xact_s,
          bool_or(backend_xid is not null or backend_xmin is not null) as holds, max(xmin_age) as xmin_age,
          min(ts) as ts_from, max(ts) as ts_to
   from idle group by session_id, state_change

@@ -16,7 +16,7 @@ with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s, max(ts) as last_ts, any_value(period_ns) as period_ns from tick),
 lifetime as (
   select s.session_id, any_value(s.application_name) as application_name, any_value(s.client_addr) as client_addr,
-         any_value(s.usename) as usename, min(s.ts) as ts_from, max(s.ts) as ts_to, count(*) as samples,
+         any_value(s.usename) as usename, min(s.ts) as ts_from, max(s.ts) as ts_to, sum(samples)::bigint as samples,
          (max(s.ts) + any_value(c.wall_offset_ns)) / 1e9 - any_value(s.backend_start) / 1e6 as life_s,
          any_value(s.backend_start) * 1000 >= any_value(c.ts_from + c.wall_offset_ns) as began_here
   from session_sample s cross join capture c

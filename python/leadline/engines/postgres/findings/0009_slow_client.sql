@@ -17,7 +17,7 @@ base as (select sum(weight_s) as db_time_s from db_time),
 reader as (
   select application_name, client_addr, sum(weight_s) as active_s,
          sum(weight_s) filter (where event = 'ClientWrite') as write_s,
-         count(*) filter (where event = 'ClientWrite') as samples,
+         coalesce(sum(samples) filter (where event = 'ClientWrite'), 0)::bigint as samples,
          count(distinct session_id) filter (where event = 'ClientWrite') as sessions,
          min(pid) filter (where event = 'ClientWrite') as pid,
          min(ts) filter (where event = 'ClientWrite') as ts_from, max(ts) filter (where event = 'ClientWrite') as ts_to
@@ -25,7 +25,7 @@ reader as (
   group by all
 ),
 spent as (
-  select application_name, client_addr, pid, usename, statement_id, sum(weight_s) as write_s, count(*) as samples
+  select application_name, client_addr, pid, usename, statement_id, sum(weight_s) as write_s, sum(samples)::bigint as samples
   from db_time where event = 'ClientWrite' and backend_type = 'client backend' group by all
 ),
 proof as (

@@ -9,6 +9,7 @@
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- threshold: confident_looks = 20 (scans of the queue; waits between two scans are not seen)
 -- threshold: some_looks = 5 (scans and samples; fewer may be a single queue seen by chance)
+-- evaluable when: (select coarse_s is null from capture) or not exists (from lock_wait) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from lock_wait where blocker_kind = 'queue' and locktype = 'relation')
 -- wrong when: the application takes the strong lock itself (LOCK TABLE) and the queue is intended
 with base as (  -- a waiter that is hidden over SQL has no other part in it

@@ -9,6 +9,7 @@
 -- threshold: min_share = 0.02 (2 % of database time; any concurrent updates cost less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: by_statement_part = 0.5 (share of the waits whose table was taken from the statement text; above it the confidence is at most medium)
+-- evaluable when: (select coarse_s is null from capture) or not exists (from lock_wait) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken'))
 -- wrong when: the table was taken from the statement text and the statement uses several tables
 with base as (  -- a waiter that is hidden over SQL has no other part in it

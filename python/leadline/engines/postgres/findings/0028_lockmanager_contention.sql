@@ -50,7 +50,7 @@ locks_setting as (
   select max(setting) as setting from setting where name = 'max_locks_per_transaction'
 ),
 found as (
-  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait
 ),
 cost as (

@@ -24,10 +24,10 @@ wait as (
          or (wait_class = 'IO' and event in ('walsync', 'walwrite', 'walinitsync', 'walinitwrite', 'walsyncmethodassign')))
 ),
 event_cost as (
-  select wait_class || ':' || wait_event as event, sum(weight_s) as wait_s, count(*) as samples from wait group by 1
+  select wait_class || ':' || wait_event as event, sum(weight_s) as wait_s, sum(samples)::bigint as samples from wait group by 1
 ),
 found as (
-  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to,
+  select sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to,
          coalesce(sum(weight_s) filter (wait_class = 'IO' or event = 'walwrite'), 0) as flush_s,
          coalesce(sum(weight_s) filter (wait_class = 'LWLock' and event <> 'walwrite'), 0) as insert_s
   from wait

@@ -32,7 +32,7 @@ written as (
   group by all
 ),
 waited as (
-  select coalesce(statement_id, 0) as statement_id, session_id, sum(weight_s) as wait_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+  select coalesce(statement_id, 0) as statement_id, session_id, sum(weight_s) as wait_s, sum(samples)::bigint as samples, min(ts) as ts_from, max(ts) as ts_to
   from session_sample
   where in_db_time and wait_class = 'IO' and lower(wait_event) in ('buffileread', 'buffilewrite')
   group by all

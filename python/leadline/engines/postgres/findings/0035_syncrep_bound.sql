@@ -49,7 +49,7 @@ part as (
   from confirmed c cross join level l where l.setting in ('remote_write', 'on', 'remote_apply')
 ),
 found as (
-  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
+  select sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
 ),
 cost as (
   select f.*, t.evidence, s.names, l.setting, f.cost_s / b.db_time_s as share, p.name, p.way_s, p.disk_s, p.apply_s, p.all_s

@@ -34,7 +34,7 @@ block_read as (
   select sum(shared_blks_read) as blocks from session_delta
 ),
 found as (
-  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
+  select sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
 ),
 cost as (
   select f.*, t.evidence, r.blocks, f.cost_s / b.db_time_s as share

@@ -13,14 +13,14 @@ with base as (
   select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select sum(weight_s) as wait_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select sum(weight_s) as wait_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from db_time where wait_class = 'Lock' and wait_event = 'extend'
 ),
 waiter as (
-  select distinct ts, session_id, datid, relid from lock_wait where locktype = 'extend'
+  select ts, session_id, datid, relid, coalesce(sum(looks), 1)::bigint as looks from lock_wait where locktype = 'extend' group by all
 ),
 seen as (  -- without lock rows the waits stand for themselves, unnamed
-  select w.datid, w.relid, count(*) as waits, count(distinct w.session_id) as sessions,
+  select w.datid, w.relid, sum(looks)::bigint as waits, count(distinct w.session_id) as sessions,
          coalesce(any_value(r.nspname || '.' || r.relname), w.datid || '/' || w.relid) as object
   from waiter w left join relation r on r.datid = w.datid and r.relid = w.relid
   group by w.datid, w.relid

@@ -9,6 +9,7 @@
 -- threshold: min_share = 0.02 (2 % of database time; an ordinary use of locks costs less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: main_part = 0.5 (share of the looks at its holders; what they did in more than half of them is what makes the lock slow)
+-- evaluable when: (select coarse_s is null from capture) or not exists (from lock_wait) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where wait_class = 'Lock' and wait_event not in ('tuple', 'transactionid', 'spectoken', 'extend', 'virtualxid'))
 -- wrong when: the lock makes the sessions run one after another on purpose, and the time they wait does not matter
 with base as (

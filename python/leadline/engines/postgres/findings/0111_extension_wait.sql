@@ -24,7 +24,7 @@ said as (
   from event_statement e left join statement s using (statement_id) group by all
 ),
 found as (
-  select wait_class, wait_event, sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select wait_class, wait_event, sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait group by all
 ),
 counted as (  -- each new statement needs an entry, and a full table makes room for it while nobody else may look

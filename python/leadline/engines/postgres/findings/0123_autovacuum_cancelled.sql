@@ -11,6 +11,7 @@
 -- threshold: cancel_again = 2 (times in the window: not by chance)
 -- threshold: cancel_old_s = 600 (seconds since the last vacuum of a table that is due: ten times the default of autovacuum_naptime)
 -- threshold: cancel_medium_bytes = 100000000 (bytes of dead rows that wait in the table)
+-- evaluable when: (select coarse_s is null from capture) or not exists (from lock_wait) | it looks at single passes, and the capture is coarse
 -- silent unless: exists (from wait_time where backend_type = 'autovacuum worker') and exists (from lock_wait where blocker_kind = 'holder')
 -- wrong when: a migration ran once, and the next autovacuum comes to its end
 with about as (

@@ -19,7 +19,7 @@ with work as (
 -- inside a transaction the commit waits under the text COMMIT
 loader as (
   select w.application_name, w.client_addr, sum(weight_s) as all_s, sum(weight_s) filter (is_insert) as insert_s, coalesce(sum(weight_s) filter (is_insert and in_commit), 0) as wait_s,
-         count(*) filter (is_insert and in_commit) as samples, count(distinct session_id) filter (is_insert) as sessions,
+         coalesce(sum(samples) filter (is_insert and in_commit), 0)::bigint as samples, count(distinct session_id) filter (is_insert) as sessions,
          min(ts) filter (is_insert) as ts_from, max(ts) filter (is_insert) as ts_to, arg_max(query, weight_s) filter (is_insert and in_commit) as query, mode(statement_id) filter (is_insert and in_commit) as statement_id
   from work w group by all
 )

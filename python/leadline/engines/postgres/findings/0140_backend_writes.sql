@@ -37,7 +37,7 @@ wait as (
     and d.backend_type in ('client backend', 'parallel worker', 'background worker')
 ),
 by_statement as (
-  select statement_id, query, sum(weight_s) as wait_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select statement_id, query, sum(weight_s) as wait_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait where not is_bulk group by statement_id, query
 ),
 seen as (

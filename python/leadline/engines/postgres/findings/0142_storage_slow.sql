@@ -17,7 +17,7 @@ with event as (
   from (select distinct wait_class, wait_event from session_sample where wait_class in ('IO', 'IPC'))
 ),
 seen as (
-  select kind, sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select kind, sum(weight_s) as cost_s, sum(samples)::bigint as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from db_time join event using (wait_class, wait_event) where kind is not null group by kind
 ),
 whole as (  -- with background processes, and with the time that a session waited for a CPU when its flush or read had ended

@@ -13,7 +13,7 @@
 -- silent unless: exists (from wait_time where wait_event = 'ClientRead' and in_db_time)
 -- wrong when: the source of the data is slow and nobody waits for the load
 with load as (
-  select d.session_id, d.pid, d.ts, d.application_name, d.client_addr, d.usename, d.statement_id, d.weight_s, d.event = 'ClientRead' as is_waiting, q.query,
+  select d.session_id, d.pid, d.ts, d.application_name, d.client_addr, d.usename, d.statement_id, d.weight_s, d.samples, d.event = 'ClientRead' as is_waiting, q.query,
          regexp_extract(q.query, '^\s*copy\s+((?:"(?:[^"]|"")+"|[^\s("])+)', 1, 'i') as target
   from db_time d join statement q using (statement_id)
   where d.backend_type = 'client backend' and d.state = 'active' and regexp_matches(q.query, '^\s*copy\s.*\sfrom\s+stdin', 'is')
@@ -24,7 +24,7 @@ progress as (  -- of loads that run at a reading; 14 and later
   from server_stat_delta where view = 'pg_stat_progress_copy' group by object
 ),
 found as (
-  select application_name, client_addr, target, sum(weight_s) as load_s, sum(weight_s) filter (is_waiting) as cost_s, count(*) filter (is_waiting) as samples,
+  select application_name, client_addr, target, sum(weight_s) as load_s, sum(weight_s) filter (is_waiting) as cost_s, coalesce(sum(samples) filter (is_waiting), 0)::bigint as samples,
          count(distinct session_id) as sessions, min(ts) filter (is_waiting) as ts_from, max(ts) filter (is_waiting) as ts_to
   from load group by all
 ),
