@@ -164,7 +164,7 @@ test-dist: $(VENV)/.tools
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
 # PgBouncer, Prometheus (promtool) and OpenSSH's server come with services that listen: only in CI.
 oracles: $(VENV)/.setup
-	@oracles=; for tool in chromium lz4 pgbackrest strace tcpdump tshark zstd; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
+	@oracles=; for tool in barman chromium lz4 pgbackrest rsync strace tcpdump tshark zstd; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
 	command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
 	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \

@@ -1,6 +1,6 @@
 """`page check --all-backups`, and backups of barman and WAL-G.
 
-barman's are made of files that a real pg_basebackup took, laid out as barman 3.4 does (a catalogue of a real barman was compared by hand);
+barman's are made of files that a real pg_basebackup took, laid out as barman 3.4 does (test_backup_barman.py has those of a real barman);
 WAL-G's are made by hand as its source says (internal/databases/postgres), since it is in no package here.
 """
 
