@@ -202,7 +202,8 @@ impl Tick for PipelineProbe {
         };
         for (ts, took, (position, senders)) in readings {
             self.waiting.push(position_row(ts + took / 2, self.node, took, &position));
-            self.senders_waiting.extend(senders.iter().map(|sender| sender_row(ts + took / 2, self.node, took, sender)));
+            self.senders_waiting
+                .extend(senders.iter().map(|sender| sender_row(ts + took / 2, self.node, took, sender)));
         }
         if ts - self.verified >= VERIFY_NS {
             self.write(ts, tables)?;
