@@ -180,8 +180,7 @@ class Far:
             hint = f"{_how_to_install(version())}; if it is not on the PATH of ssh: {PROGRAM_VARIABLE}=/PATH/OF/leadline"
             return LeadlineError("not_found", f"{where} has no {program_there()}", text, hint, where)
         if "No such option" in said and THERE in said:
-            asked = subprocess.run(self.place.command("--version"), capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            return self._other_version((asked.stdout.split() or ["of an unknown version"])[-1], version())
+            return self._other_version(self._version_there(), version())
         if code == 255:
             for parts, kind, message, hint in _MEANINGS:
                 if any(part in said for part in parts):
@@ -189,6 +188,12 @@ class Far:
             return LeadlineError("connection", "ssh cannot reach the other host, or the connection broke", text, where=where)
         detail = text or f"ssh ended with code {code}"
         return LeadlineError("gone", "the leadline of the other host has ended", detail, where=where)
+
+    def _version_there(self) -> str:
+        words = self.place.command("--version")
+        with suppress(subprocess.TimeoutExpired, IndexError):
+            return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=ANSWER_S).stdout.split()[-1]
+        return "of an unknown version"
 
     def _login(self) -> str:
         """What a person would type to log in."""
