@@ -165,6 +165,7 @@ test-dist: $(VENV)/.tools
 # PgBouncer, Prometheus (promtool) and OpenSSH's server come with services that listen: only in CI.
 oracles: $(VENV)/.setup
 	@oracles=; for tool in barman chromium lz4 pgbackrest rsync strace tcpdump tshark zstd; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
+	command -v barman-cloud-backup >/dev/null || oracles="$$oracles barman-cli-cloud python3-boto3"; \
 	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
 	command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
 	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \

@@ -1,16 +1,18 @@
 //! Backups in a catalogue of barman: `SERVER/base/ID` with `backup.info`, the copied files in `data` and a folder for each tablespace, or
-//! archives of them in `data`.
+//! archives of them in `data`. `barman-cloud-backup` puts archives beside `backup.info`: data.tar, 16400.tar, and as many more of each as they
+//! need, data_0001.tar.
 //!
-//! Source: barman/infofile.py, barman/backup_executor.py.
+//! Source: barman/infofile.py, barman/backup_executor.py, barman/cloud.py.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::{Error, Kind};
 
 use crate::folder::Folder;
 use crate::place::plain;
-use crate::tars::Tars;
+use crate::store::{self, What};
+use crate::tars::{is_number, is_tar_name, whole_name, Tars};
 use crate::{Backup, GoOn, Member, Unread, Visit, Wants};
 
 pub(crate) const INFO: &str = "backup.info";
@@ -30,14 +32,15 @@ impl Barman {
     /// The backup in a folder; none when it is none of barman.
     pub(crate) fn open(folder: &Path, go_on: &GoOn) -> Result<Option<Barman>, Error> {
         let (info, data) = (folder.join(INFO), folder.join("data"));
-        if !info.is_file() {
+        if !store::is_file(&info) {
             return Ok(None);
         }
         let failed = |e: &std::io::Error| Error::reading(&info, "the description of the backup", e);
-        if fs::metadata(&info).map_err(|e| failed(&e))?.len() > LONGEST {
+        let content = store::read(&info, LONGEST + 1).map_err(|e| failed(&e))?;
+        if content.len() as u64 > LONGEST {
             return Ok(None);
         }
-        let text = String::from_utf8_lossy(&fs::read(&info).map_err(|e| failed(&e))?).into_owned();
+        let text = String::from_utf8_lossy(&content).into_owned();
         // pgBackRest has a file of this name for a stanza, and no status in it.
         let Some(status) = value(&text, "status") else { return Ok(None) };
         if !COMPLETE.contains(&status) {
@@ -51,8 +54,10 @@ impl Barman {
                 .hint("decrypt it first")
                 .at(encrypted));
         }
+        let beside = if store::is_folder(&data) { Vec::new() } else { archives_in(folder)? };
         let inner: Box<dyn Backup> = match Tars::open(&data, go_on)? {
             Some(tars) => Box::new(tars),
+            None if !beside.is_empty() => Box::new(Tars::of(beside, folder, BTreeSet::new(), go_on)?),
             None => Box::new(Folder::of(&folders(folder, &data))?),
         };
         let stop_lsn = value(&text, "end_xlog").filter(|lsn| *lsn != "None").map(str::to_owned);
@@ -64,11 +69,10 @@ impl Barman {
 
 /// The folder of the data directory, and those of tablespaces, which are named by their numbers.
 fn folders(folder: &Path, data: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let listed = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    let spaces = listed.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).filter_map(|entry| {
-        let name = entry.file_name().into_string().ok().filter(|name| is_number(name))?;
-        Some((entry.path(), Path::new("pg_tblspc").join(name)))
+    let listed = store::entries(folder).unwrap_or_default().into_iter();
+    let spaces = listed.filter(|entry| entry.what == What::Folder).filter_map(|entry| {
+        let name = entry.name.into_string().ok().filter(|name| is_number(name))?;
+        Some((entry.path, Path::new("pg_tblspc").join(name)))
     });
     let mut folders: Vec<_> = spaces.collect();
     folders.sort();
@@ -76,8 +80,27 @@ fn folders(folder: &Path, data: &Path) -> Vec<(PathBuf, PathBuf)> {
     folders
 }
 
+/// Those of `barman-cloud-backup`.
+fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut archives = Vec::new();
+    for entry in store::entries(folder).map_err(|e| Error::reading(folder, "the folder", &e))? {
+        let name = entry.name.to_string_lossy();
+        let Some((stem, _)) = name.split_once(".tar") else { continue };
+        if whole_name(stem) != "data" && !is_number(whole_name(stem)) {
+            continue;
+        }
+        if !is_tar_name(&entry.path) {
+            return Err(Error::new(Kind::Unsupported, "this archive is compressed in a way that cannot be read")
+                .hint("decompress it first")
+                .at(entry.path));
+        }
+        archives.push(entry.path);
+    }
+    Ok(archives)
+}
+
 fn encrypted_in(data: &Path) -> Option<PathBuf> {
-    let paths = fs::read_dir(data).ok()?.flatten().map(|entry| entry.path());
+    let paths = store::entries(data).ok()?.into_iter().map(|entry| entry.path);
     paths.filter(|path| path.extension().is_some_and(|end| end == "gpg")).min()
 }
 

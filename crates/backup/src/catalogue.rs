@@ -1,10 +1,10 @@
 //! The backups of a repository, whichever tool made it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::{Error, Kind};
 
+use crate::store::{self, entries, is_file, is_folder};
 use crate::{barman, tars, walg};
 
 /// The folders of all backups at or below a path, in the order of their names: complete or not, they are to be accounted for.
@@ -25,13 +25,13 @@ pub fn backups_in(path: &Path) -> Result<Vec<PathBuf>, Error> {
             }
         }
         let base = folder.join("base");
-        if base.is_dir() && !folder.join("PG_VERSION").exists() {
-            found.extend(folders(&base)?.into_iter().filter(|backup| backup.join(barman::INFO).is_file()));
+        if is_folder(&base) && !store::exists(&folder.join("PG_VERSION")) {
+            found.extend(folders(&base)?.into_iter().filter(|backup| is_file(&backup.join(barman::INFO))));
         }
         if folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("basebackups_")) {
-            found.extend(folders(&folder)?.into_iter().filter(|backup| backup.join("tar_partitions").is_dir()));
+            found.extend(folders(&folder)?.into_iter().filter(|backup| is_folder(&backup.join("tar_partitions"))));
         }
-        if folder.join("PG_VERSION").is_file() || tars::is_folder_of_archives(&folder) {
+        if is_file(&folder.join("PG_VERSION")) || tars::is_folder_of_archives(&folder) {
             found.push(folder);
         }
     }
@@ -47,21 +47,19 @@ pub fn backups_in(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Those of a stanza: its backup.info is beside them, also when one is being made.
 fn of_pgbackrest(stanza: &Path) -> Result<Vec<PathBuf>, Error> {
-    if !stanza.join("backup.info").is_file() && !stanza.join("backup.info.copy").is_file() {
+    if !is_file(&stanza.join("backup.info")) && !is_file(&stanza.join("backup.info.copy")) {
         return Ok(Vec::new());
     }
     let is_backup = |folder: &PathBuf| {
-        ["backup.manifest", "backup.manifest.copy"].iter().any(|name| folder.join(name).is_file())
-            && !folder.is_symlink() // "latest" is one of the others
+        ["backup.manifest", "backup.manifest.copy"].iter().any(|name| is_file(&folder.join(name)))
+            && !store::is_link(folder) // "latest" is one of the others
     };
     Ok(folders(stanza)?.into_iter().filter(is_backup).collect())
 }
 
 fn folders(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = fs::read_dir(path).map_err(|e| Error::reading(path, "the folder", &e))?;
-    let mut found: Vec<_> = listed.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    found.sort();
-    Ok(found)
+    let listed = entries(path).map_err(|e| Error::reading(path, "the folder", &e))?;
+    Ok(listed.into_iter().map(|entry| entry.path).filter(|path| is_folder(path)).collect())
 }
 
 /// The file that says what is in a backup: while it is the same, so is the backup.
@@ -71,5 +69,5 @@ pub fn list_of(backup: &Path) -> PathBuf {
     let lists =
         ["backup.manifest", barman::INFO, "backup_manifest", "base.tar", "backup_label"].map(|name| backup.join(name));
     let mut lists = std::iter::once(PathBuf::from(sentinel)).chain(lists);
-    lists.find(|list| list.is_file()).unwrap_or_else(|| backup.to_owned())
+    lists.find(|list| is_file(list)).unwrap_or_else(|| backup.to_owned())
 }

@@ -1,14 +1,13 @@
 //! Folders in which a backup tool copied the files of a cluster, one by one.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::Error;
 
 use crate::exactly::Exactly;
-use crate::place::{parts_of, At};
+use crate::place::parts_of;
+use crate::store::{self, At, What};
 use crate::{Backup, Failed, Member, Unread, Visit, Wants};
 
 const SMALL: u64 = 1 << 16;
@@ -41,17 +40,13 @@ impl Folder {
     }
 
     fn walk(&mut self, folder: &Path, below: &Path, depth: u32) -> Result<(), Error> {
-        let listed = fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
-        let mut entries: Vec<_> = listed.flatten().collect();
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let (path, name) = (entry.path(), below.join(entry.file_name()));
-            let Ok(about) = entry.metadata() else { continue };
-            if about.is_dir() && depth < DEEPEST {
-                self.walk(&path, &name, depth + 1)?;
-            } else if about.is_file() {
-                self.members.push(Member { name, bytes: about.len() });
-                self.paths.push(path);
+        for entry in store::entries(folder).map_err(|e| Error::reading(folder, "the folder", &e))? {
+            let name = below.join(&entry.name);
+            if entry.what == What::Folder && depth < DEEPEST {
+                self.walk(&entry.path, &name, depth + 1)?;
+            } else if let What::File(bytes) = entry.what {
+                self.members.push(Member { name, bytes });
+                self.paths.push(entry.path);
             } else if name.parent() != Some(Path::new("pg_tblspc")) {
                 self.unread.push(Unread { name, why: "it is no regular file".into() });
             }
@@ -84,7 +79,7 @@ impl Backup for Folder {
     fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
         for number in self.parts.get(part).cloned().unwrap_or_default().filter(|number| wanted(*number)) {
             let bytes = self.members.get(number).map_or(0, |member| member.bytes);
-            let goes_on = match File::open(self.path(number)) {
+            let goes_on = match store::open(self.path(number)) {
                 Ok(file) => visit(number, &mut Exactly::next(At { file: &file, at: 0 }, bytes))?,
                 Err(e) => visit(number, &mut Failed(Some(e)))?,
             };
@@ -97,14 +92,11 @@ impl Backup for Folder {
 
     fn small(&self, name: &Path) -> Option<Vec<u8>> {
         let number = self.members.iter().position(|member| member.name == name && member.bytes <= SMALL)?;
-        let mut content = Vec::new();
-        let read: io::Result<usize> =
-            File::open(self.path(number)).and_then(|f| f.take(SMALL).read_to_end(&mut content));
-        read.ok().map(|_| content)
+        store::read(self.path(number), SMALL).ok()
     }
 
     fn stored_as(&self, number: usize) -> Option<&Path> {
-        self.paths.get(number).map(PathBuf::as_path)
+        self.paths.get(number).map(PathBuf::as_path).filter(|path| !store::is_stored(path))
     }
 
     fn stop_lsn(&self) -> Option<String> {

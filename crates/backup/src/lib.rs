@@ -17,6 +17,8 @@ mod increment;
 mod ini;
 mod pgbackrest;
 mod place;
+#[expect(clippy::disallowed_methods, reason = "what asks the operating system")]
+mod store;
 mod tar;
 mod tars;
 mod walg;
@@ -26,10 +28,11 @@ use std::path::{Path, PathBuf};
 
 use leadline_errors::Error;
 
-pub use archive::EncryptedWal;
+pub use archive::ArchivedWal;
 pub use catalogue::{backups_in, list_of};
 pub use cipher::Passphrase;
 pub use exactly::Differs;
+pub use store::{is_file, is_stored, mount, ListObjects, ReadObject};
 pub use tars::is_tar_name;
 
 /// A file of the cluster.
@@ -104,10 +107,10 @@ pub trait Backup: Send + Sync {
 /// # Errors
 /// When a folder cannot be listed.
 pub fn copied(root: &Path) -> Result<Box<dyn Backup>, Error> {
-    let linked = std::fs::read_dir(root.join("pg_tblspc")).into_iter().flatten().flatten();
-    let linked = linked.map(|entry| entry.path()).filter(|path| path.is_symlink());
+    let listed = store::entries(&root.join("pg_tblspc")).unwrap_or_default();
+    let linked = listed.into_iter().map(|entry| entry.path).filter(|path| store::is_link(path));
     let spaces = linked.filter_map(|path| Some((path.clone(), Path::new("pg_tblspc").join(path.file_name()?))));
-    let (there, gone): (Vec<_>, Vec<_>) = spaces.partition(|(path, _)| path.is_dir());
+    let (there, gone): (Vec<_>, Vec<_>) = spaces.partition(|(path, _)| store::is_folder(path));
     let folders: Vec<_> = std::iter::once((root.to_owned(), PathBuf::new())).chain(there).collect();
     let lost = |(_, name)| Unread { name, why: "a tablespace is missing: its link leads nowhere".into() };
     Ok(Box::new(folder::Folder::of(&folders)?.without(gone.into_iter().map(lost))))
@@ -139,6 +142,9 @@ pub fn open(path: &Path, key: Option<&Passphrase>, go_on: &GoOn) -> Result<Optio
     }
     if let Some(backup) = walg::WalG::open(path, go_on)? {
         return Ok(Some(Box::new(backup)));
+    }
+    if store::is_stored(path) && store::is_file(&path.join("PG_VERSION")) {
+        return copied(path).map(Some); // elsewhere it is read as a data directory
     }
     Ok(tars::Tars::open(path, go_on)?.map(|tars| Box::new(tars) as Box<dyn Backup>))
 }

@@ -5,10 +5,8 @@
 //! bundle on, or by blocks in several of both (`blocks.rs`). So a backup is read whole, however many others it is made of.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +18,8 @@ use serde_json::Value;
 use crate::blocks::{read_map, Assembled, Division, SuperBlock};
 use crate::cipher::{Decrypted, Passphrase};
 use crate::exactly::Exactly;
-use crate::place::{parts_of, plain, At};
+use crate::place::{parts_of, plain};
+use crate::store::{self, At, Opened};
 use crate::{ini, Backup, Failed, Member, Unread, Visit, Wants};
 
 const MANIFEST: &str = "backup.manifest";
@@ -97,11 +96,11 @@ struct Said {
 impl Repository {
     /// The backup in a folder; none when it is none of pgBackRest.
     pub(crate) fn open(folder: &Path, key: Option<&Passphrase>) -> Result<Option<Repository>, Error> {
-        if !folder.is_dir() {
+        if !store::is_folder(folder) {
             return Ok(None);
         }
         let (manifest, copy) = (folder.join(MANIFEST), folder.join(format!("{MANIFEST}.copy")));
-        if !manifest.exists() {
+        if !store::exists(&manifest) {
             refuse_folder(folder, &copy)?;
             return Ok(None);
         }
@@ -216,7 +215,7 @@ impl Repository {
     }
 
     /// The bytes of a file as they are in the cluster.
-    fn bytes_of<'f>(&'f self, stored: &'f Stored, file: &'f File, bytes: u64) -> io::Result<Box<dyn Read + 'f>> {
+    fn bytes_of<'f>(&'f self, stored: &'f Stored, file: &'f Opened, bytes: u64) -> io::Result<Box<dyn Read + 'f>> {
         let input: Box<dyn Read + 'f> = match &stored.blocks {
             Some((division, inside)) => Box::new(self.by_blocks(stored, *division, inside, file, bytes)?),
             None => {
@@ -250,7 +249,7 @@ impl Repository {
         stored: &Stored,
         division: Division,
         inside: &'f Path,
-        file: &File,
+        file: &Opened,
         bytes: u64,
     ) -> io::Result<Assembled<'f>> {
         let wrong = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
@@ -366,8 +365,8 @@ impl Said {
     }
 }
 
-fn opened(path: &Path) -> io::Result<File> {
-    File::open(path).map_err(|e| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display())))
+fn opened(path: &Path) -> io::Result<Opened> {
+    store::open(path).map_err(|e| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display())))
 }
 
 /// What in a backup has a file: a bundle, or one of its own; bundles are counted from 1.
@@ -382,14 +381,14 @@ fn object_in(folder: &Path, bundle: u64, inside: &Path, suffix: &str) -> PathBuf
 
 /// A repository or stanza has backups; which one is meant, the user says.
 fn refuse_folder(folder: &Path, copy: &Path) -> Result<(), Error> {
-    if copy.exists() {
+    if store::exists(copy) {
         return Err(Error::new(Kind::Invalid, "this backup is not complete")
             .detail(format!("it has {MANIFEST}.copy and no {MANIFEST}: pgBackRest is making it, or was interrupted"))
             .hint("wait until pgbackrest backup has ended, or take another backup")
             .at(folder));
     }
-    let is_repository = folder.join("backup").is_dir() && folder.join("archive").is_dir();
-    if folder.join(INFO).exists() || is_repository {
+    let is_repository = store::is_folder(&folder.join("backup")) && store::is_folder(&folder.join("archive"));
+    if store::exists(&folder.join(INFO)) || is_repository {
         return Err(Error::new(Kind::Usage, "this is a pgBackRest repository, not one of its backups")
             .hint("name a backup: REPO/backup/STANZA/LABEL")
             .at(folder));
@@ -408,7 +407,7 @@ fn manifests_key(stanza: &Path, manifest: &Path, key: Option<&Passphrase>) -> Re
             .at(manifest));
     };
     let copy = stanza.join(format!("{INFO}.copy"));
-    let info = Some(stanza.join(INFO)).filter(|info| info.exists()).unwrap_or(copy);
+    let info = Some(stanza.join(INFO)).filter(|info| store::exists(info)).unwrap_or(copy);
     pass_in(&info, key)
 }
 
@@ -427,7 +426,7 @@ pub(crate) fn pass_in(info: &Path, key: &Passphrase) -> Result<Option<Passphrase
 
 pub(crate) fn is_encrypted(path: &Path) -> Result<bool, Error> {
     let mut head = [0; 8];
-    let file = File::open(path).map_err(|e| Error::reading(path, "the manifest", &e))?;
+    let file = store::open(path).map_err(|e| Error::reading(path, "the manifest", &e))?;
     let have = file.read_at(&mut head, 0).map_err(|e| Error::reading(path, "the manifest", &e))?;
     Ok(head.get(..have) == Some(b"Salted__"))
 }
@@ -435,15 +434,15 @@ pub(crate) fn is_encrypted(path: &Path) -> Result<bool, Error> {
 /// The text of a list, decrypted where it has to be.
 fn list(path: &Path, key: Option<&Passphrase>) -> Result<String, Error> {
     let failed = |e: &io::Error| Error::reading(path, "the list of a backup", e);
-    let file = File::open(path).map_err(|e| failed(&e))?;
-    let bytes = fs::metadata(path).map_err(|e| failed(&e))?.len();
+    let file = store::open(path).map_err(|e| failed(&e))?;
+    let bytes = file.bytes().map_err(|e| failed(&e))?;
     if bytes > LONGEST_LIST {
         return Err(not_a_list(path, format!("it has {bytes} bytes")));
     }
     let mut text = Vec::new();
     let read = match key {
-        Some(key) => Decrypted::new(BufReader::new(file), key.clone(), false).read_to_end(&mut text),
-        None => BufReader::new(file).read_to_end(&mut text),
+        Some(key) => Decrypted::new(BufReader::new(At { file, at: 0 }), key.clone(), false).read_to_end(&mut text),
+        None => At { file, at: 0 }.read_to_end(&mut text),
     };
     let wrong_key = || {
         Error::new(Kind::Rights, "the key does not open this repository")

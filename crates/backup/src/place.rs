@@ -1,29 +1,11 @@
 //! Places in files, and names of files that lead nowhere else.
 
-use std::borrow::Borrow;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::Member;
-
-/// A file, its own or another's, from an offset on.
-pub(crate) struct At<F> {
-    pub(crate) file: F,
-    pub(crate) at: u64,
-}
-
-impl<F: Borrow<File>> Read for At<F> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.borrow().read_at(into, self.at)?;
-        self.at += read as u64;
-        Ok(read)
-    }
-}
 
 /// Bytes of a part that is read at once.
 const PART: u64 = 32 << 20;

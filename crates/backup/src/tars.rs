@@ -5,17 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::{Error, Kind};
 use leadline_unpack::{Packing, HEAD, SUPPORTED};
 
 use crate::exactly::Exactly;
-use crate::place::{plain, At};
+use crate::place::plain;
+use crate::store::{self, is_file, At, Opened};
 use crate::tar::{Entry, Input, Streamed, Tar, What};
 use crate::{increment, Backup, Failed, GoOn, Member, Unread, Visit, Wants};
 
@@ -59,7 +58,7 @@ pub(crate) struct Tars {
 
 impl Tars {
     pub(crate) fn open(path: &Path, go_on: &GoOn) -> Result<Option<Tars>, Error> {
-        let archives = match path.is_dir() {
+        let archives = match store::is_folder(path) {
             true => archives_in(path)?,
             false if is_tar(path) => vec![path.to_owned()],
             false => Vec::new(),
@@ -97,7 +96,7 @@ impl Tars {
     /// Adds an archive with all its members.
     fn list(&mut self, path: PathBuf, go_on: &GoOn) -> Result<(), Error> {
         let failed = |e: io::Error| Error::reading(&path, "the archive", &e);
-        let file = File::open(&path).map_err(failed)?;
+        let file = store::open(&path).map_err(failed)?;
         let mut head = [0; HEAD];
         let have = file.read_at(&mut head, 0).map_err(failed)?;
         let packing = Packing::of_bytes(head.get(..have).unwrap_or_default(), Packing::Plain);
@@ -133,7 +132,7 @@ impl Tars {
         Ok(())
     }
 
-    fn members_of(&mut self, archive: &Archive, file: File, go_on: &GoOn) -> io::Result<()> {
+    fn members_of(&mut self, archive: &Archive, file: Opened, go_on: &GoOn) -> io::Result<()> {
         let mut tar = Tar::new(archive.input(file)?);
         while let Some(Entry { name, bytes, what }) = tar.next()? {
             if !go_on() {
@@ -229,7 +228,7 @@ impl Tars {
     }
 
     /// Members of an archive that can be read from the middle.
-    fn read_plain(&self, file: &File, part: &Part, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
+    fn read_plain(&self, file: &Opened, part: &Part, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
         for number in part.members.clone().filter(|number| wanted(*number)) {
             let (at, bytes) = self.member(number);
             let input = At { file, at };
@@ -244,7 +243,7 @@ impl Tars {
     fn read_packed(
         &self,
         archive: &Archive,
-        file: File,
+        file: Opened,
         part: &Part,
         wanted: &Wants,
         visit: &mut Visit,
@@ -313,7 +312,7 @@ impl Backup for Tars {
     fn read(&self, part: usize, wanted: &Wants, visit: &mut Visit) -> Result<(), Error> {
         let Some(part) = self.parts.get(part) else { return Ok(()) };
         let Some(archive) = self.archives.get(part.archive) else { return Ok(()) };
-        let file = File::open(&archive.path).map_err(|e| Error::reading(&archive.path, "the archive", &e))?;
+        let file = store::open(&archive.path).map_err(|e| Error::reading(&archive.path, "the archive", &e))?;
         match archive.packing {
             Packing::Plain => self.read_plain(&file, part, wanted, visit),
             _ => self.read_packed(archive, file, part, wanted, visit),
@@ -330,10 +329,10 @@ impl Backup for Tars {
 }
 
 impl Archive {
-    fn input(&self, file: File) -> io::Result<Box<dyn Input + Send>> {
+    fn input(&self, file: Opened) -> io::Result<Box<dyn Input + Send>> {
         Ok(match self.packing {
-            Packing::Plain => Box::new(Seeking { bytes: file.metadata()?.len(), file, at: 0 }),
-            packing => Box::new(Streamed(packing.stream(BufReader::with_capacity(1 << 17, file))?)),
+            Packing::Plain => Box::new(Seeking { bytes: file.bytes()?, file, at: 0 }),
+            packing => Box::new(Streamed(packing.stream(BufReader::with_capacity(1 << 17, At { file, at: 0 }))?)),
         })
     }
 }
@@ -352,7 +351,7 @@ impl<I: Input> Input for &mut Tar<I> {
 
 /// A file that is passed over without reading it.
 struct Seeking {
-    file: File,
+    file: Opened,
     at: u64,
     bytes: u64,
 }
@@ -383,15 +382,22 @@ fn is_small(name: &Path) -> bool {
             .is_some_and(|name| ["PG_VERSION", "backup_label", "pg_filenode.map"].iter().any(|small| name == *small))
 }
 
-/// Where the members of an archive are in the data directory, by its name: 16400.tar has those of a tablespace.
+/// Where the members of an archive are in the data directory, by its name: 16400.tar has those of a tablespace, and 16400_0001.tar more of them.
 fn below(path: &Path) -> PathBuf {
-    match stem(path) {
+    match stem(path).map(whole_name) {
         Some("pg_wal") => "pg_wal".into(),
-        Some(stem) if !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Path::new("pg_tblspc").join(stem)
-        }
+        Some(stem) if is_number(stem) => Path::new("pg_tblspc").join(stem),
         _ => PathBuf::new(),
     }
+}
+
+/// The name of the first archive of several: data of data_0001.
+pub(crate) fn whole_name(stem: &str) -> &str {
+    stem.rsplit_once('_').filter(|(_, number)| is_number(number)).map_or(stem, |(name, _)| name)
+}
+
+pub(crate) fn is_number(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The name of an archive without what says that it is one.
@@ -408,12 +414,10 @@ fn is_named_packed(path: &Path) -> bool {
 
 /// The archives of a folder, if base.tar is one of them; those of tablespaces and of the WAL are others.
 fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
-    let paths: Vec<_> = listed.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    let mut archives: Vec<_> =
-        paths.into_iter().filter(|path| stem(path) == Some("base") || below(path) != Path::new("")).collect();
+    let listed = store::entries(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
+    let paths = listed.into_iter().map(|entry| entry.path).filter(|path| is_file(path));
+    let archives: Vec<_> = paths.filter(|path| stem(path) == Some("base") || below(path) != Path::new("")).collect();
     let is_backup = archives.iter().any(|path| stem(path) == Some("base"));
-    archives.sort();
     Ok(if is_backup { archives } else { Vec::new() })
 }
 
@@ -430,18 +434,18 @@ pub fn is_tar_name(path: &Path) -> bool {
 
 /// By its bytes, also those that it unpacks to. A pipe is not opened.
 fn is_tar(path: &Path) -> bool {
-    path.is_file()
-        && (is_tar_name(path) || File::open(path).is_ok_and(|file| starts_with_header(file).unwrap_or(false)))
+    is_file(path)
+        && (is_tar_name(path) || store::open(path).is_ok_and(|file| starts_with_header(file).unwrap_or(false)))
 }
 
-fn starts_with_header(file: File) -> io::Result<bool> {
+fn starts_with_header(file: Opened) -> io::Result<bool> {
     let mut start = [0; MAGIC_AT + 5];
     let have = file.read_at(&mut start, 0)?;
     let packing = Packing::of_bytes(start.get(..have).unwrap_or_default(), Packing::Plain);
     if packing == Packing::Plain {
         return Ok(start.ends_with(b"ustar"));
     }
-    packing.stream(BufReader::new(file))?.read_exact(&mut start)?;
+    packing.stream(BufReader::new(At { file, at: 0 }))?.read_exact(&mut start)?;
     Ok(start.ends_with(b"ustar"))
 }
 
@@ -449,8 +453,8 @@ fn starts_with_header(file: File) -> io::Result<bool> {
 fn stop_lsn_in(path: &Path) -> Option<String> {
     const TAIL: u64 = 4096;
     const KEY: &str = "\"End-LSN\": \"";
-    let file = File::open(path).ok().filter(|_| path.is_file())?;
-    let bytes = file.metadata().ok()?.len();
+    let file = Some(path).filter(|path| is_file(path)).and_then(|path| store::open(path).ok())?;
+    let bytes = file.bytes().ok()?;
     let mut tail = Vec::new();
     let at = bytes.saturating_sub(TAIL);
     At { file: &file, at }.take(TAIL).read_to_end(&mut tail).ok()?;
@@ -468,5 +472,6 @@ mod tests {
         let of = |name: &str| below(Path::new(name)).display().to_string();
         assert_eq!((of("/b/base.tar"), of("/b/16400.tar.gz")), (String::new(), "pg_tblspc/16400".into()));
         assert_eq!((of("/b/pg_wal.tar.zst"), of("/b/x16400.tar")), ("pg_wal".into(), String::new()));
+        assert_eq!((of("/b/16400_0001.tar.gz"), of("/b/data_0012.tar")), ("pg_tblspc/16400".into(), String::new()));
     }
 }

@@ -5,7 +5,6 @@
 //! sentinel of older versions.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use leadline_errors::{Error, Kind};
 use serde_json::Value;
 
 use crate::place::plain;
+use crate::store::{self, is_file, At};
 use crate::tars::Tars;
 use crate::{Backup, GoOn, Member, Unread, Visit, Wants};
 
@@ -31,13 +31,13 @@ impl WalG {
     /// The backup in a folder; none when it is none of WAL-G.
     pub(crate) fn open(folder: &Path, go_on: &GoOn) -> Result<Option<WalG>, Error> {
         let partitions = folder.join(PARTITIONS);
-        if !partitions.is_dir() {
+        if !store::is_folder(&partitions) {
             return Ok(None);
         }
         let mut sentinel = folder.as_os_str().to_owned();
         sentinel.push(SENTINEL);
         let sentinel = PathBuf::from(sentinel);
-        if !sentinel.is_file() {
+        if !is_file(&sentinel) {
             return Err(Error::new(Kind::Invalid, "this backup is not complete")
                 .detail(format!(
                     "it has no {}, which WAL-G writes last",
@@ -48,7 +48,7 @@ impl WalG {
         }
         let said = json(&sentinel)?;
         let metadata = folder.join("files_metadata.json");
-        let files = if metadata.is_file() { json(&metadata)? } else { Value::Null };
+        let files = if is_file(&metadata) { json(&metadata)? } else { Value::Null };
         let increments = [&said, &files].into_iter().flat_map(increments_of).collect();
         let stop_lsn =
             said.get("FinishLSN").and_then(Value::as_u64).map(|lsn| format!("{:X}/{:X}", lsn >> 32, lsn as u32));
@@ -61,11 +61,11 @@ impl WalG {
 
 fn json(path: &Path) -> Result<Value, Error> {
     let failed = |e: std::io::Error| Error::reading(path, "the description of the backup", &e);
-    if fs::metadata(path).map_err(failed)?.len() > LONGEST {
+    let file = store::open(path).map_err(failed)?;
+    if file.bytes().map_err(failed)? > LONGEST {
         return Err(Error::new(Kind::Invalid, "the description of the backup is too long").at(path));
     }
-    let file = File::open(path).map_err(failed)?;
-    serde_json::from_reader(BufReader::new(file)).map_err(|e| {
+    serde_json::from_reader(BufReader::new(At { file, at: 0 })).map_err(|e| {
         Error::new(Kind::Invalid, "the description of the backup cannot be read").detail(e.to_string()).at(path)
     })
 }
@@ -78,10 +78,8 @@ fn increments_of(said: &Value) -> BTreeSet<PathBuf> {
 }
 
 fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
-    let mut paths: Vec<_> = listed.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    paths.sort();
-    Ok(paths)
+    let listed = store::entries(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
+    Ok(listed.into_iter().map(|entry| entry.path).filter(|path| is_file(path)).collect())
 }
 
 impl Backup for WalG {

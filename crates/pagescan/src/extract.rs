@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use leadline_backup::{copied, Backup, GoOn, Passphrase, Unread};
+use leadline_backup::{copied, is_file, is_stored, Backup, GoOn, Passphrase, Unread};
 use leadline_datadir::Lsn;
 use leadline_errors::{Error, Kind};
 use leadline_page::postgres::{Control, ControlState};
@@ -85,11 +85,11 @@ impl Extract {
         };
         let is_alone = bases.is_none();
         let (bases, is_incremental) = (bases.unwrap_or_default(), newest.is_incremental());
-        let is_copy = path.join("PG_VERSION").is_file();
+        let is_copy = is_file(&path.join("PG_VERSION"));
         if !is_incremental && !bases.is_empty() {
             return Err(not_incremental(path));
         }
-        if is_copy && !is_incremental {
+        if is_copy && !is_incremental && !is_stored(path) {
             return Ok(None);
         }
         let mut backups = vec![newest];
@@ -195,7 +195,7 @@ impl Extract {
 impl OneBackup {
     /// That of a path; a copied data directory is one, too.
     fn open(path: &Path, key: Option<&Passphrase>, go_on: &GoOn) -> Result<Option<OneBackup>, Error> {
-        let is_copy = path.join("PG_VERSION").is_file();
+        let is_copy = is_file(&path.join("PG_VERSION"));
         let backup = match is_copy {
             true => Some(copied(path)?),
             false => leadline_backup::open(path, key, go_on)?,

@@ -27,7 +27,7 @@ mod tables;
 pub use extract::{Extract, Extractable};
 pub use files::RelationFile;
 pub use layout::Layout;
-pub use leadline_backup::{backups_in, list_of, EncryptedWal, GoOn, Passphrase, Unread};
+pub use leadline_backup::{backups_in, list_of, mount, ArchivedWal, GoOn, ListObjects, Passphrase, ReadObject, Unread};
 pub use leadline_errors::Error;
 pub use lock::try_lock;
 pub use one::{read_as, read_page, OnePage};

@@ -42,8 +42,9 @@ mod wire;
 fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     core.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     submodule(core, "backups", |module| {
+        module.add_function(wrap_pyfunction!(backup::mount, module)?)?;
         module.add_class::<backup::BackupFiles>()?;
-        module.add_class::<backup::EncryptedWal>()
+        module.add_class::<backup::ArchivedWal>()
     })?;
     submodule(core, "calltrace", |module| {
         module.add("FORMATS", calltrace::formats())?;

@@ -1,8 +1,14 @@
 """Backups and archives of WAL whose files are put where they can be read as those of a data directory."""
 
+from collections.abc import Callable
 from typing import final
 
-__all__ = ["BackupFiles", "EncryptedWal"]
+__all__ = ["ArchivedWal", "BackupFiles", "mount"]
+
+def mount(root: str, list: Callable[[str], list[tuple[str, int | None]]], read: Callable[[str, int, int], bytes]) -> None:
+    """Objects of a store are files below this path from now on. list: names in a folder, named from the root on, and how long each
+    file is; None of a folder. read: so many bytes of a file from an offset on. What they raise is the error of that file or folder.
+    They are called from several threads."""
 
 @final
 class BackupFiles:
@@ -28,15 +34,15 @@ class BackupFiles:
         """Puts files into a folder; those of which not all could be read, and why. Raises LeadlineError."""
 
 @final
-class EncryptedWal:
-    """An archive of WAL that pgBackRest encrypted."""
+class ArchivedWal:
+    """An archive of WAL that has to be copied to be read: in a store, or encrypted by pgBackRest."""
 
     @staticmethod
-    def open(path: str, key: str | None = None) -> EncryptedWal | None:
-        """None where path is no encrypted archive, folder or file of one. Raises LeadlineError, kind rights without the right key."""
+    def open(path: str, key: str | None = None) -> ArchivedWal | None:
+        """None where path is read in place. Raises LeadlineError, kind rights without the right key."""
 
     def files(self) -> dict[str, int]:
-        """Names in the archive's folder, or in that of the file, and how many bytes each takes at most when it is decrypted."""
+        """Names in the archive's folder, or in that of the file, and how many bytes each takes at most when it is copied."""
 
-    def decrypt(self, into: str, names: set[str]) -> None:
-        """Writes files under the same names, compressed as they are. Raises LeadlineError."""
+    def copy(self, into: str, names: set[str]) -> None:
+        """Writes files under the same names, decrypted, and compressed as they are. Raises LeadlineError."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import click
+
+from leadline.files.store_path import path_of
+
+
+class SourcePath(click.Path):
+    """A path of this host, or s3://BUCKET/KEY."""
+
+    def coerce_path_result(self, value: str | os.PathLike[str]) -> Any:
+        return path_of(value)
+
 
 key_file = click.option(
     "--key-file",
@@ -16,7 +28,7 @@ based_on = click.option(
     "--based-on",
     "bases",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=SourcePath(),
     metavar="BACKUP",
     help="Backup that an incremental one is based on; repeat it, the full backup first.",
 )

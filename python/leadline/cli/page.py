@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
-from leadline.cli.backup_options import key_file
+from leadline.cli.backup_options import SourcePath, key_file
 from leadline.cli.forms import form, printed
 from leadline.cli.recorded import summarise
 from leadline.figures import count
@@ -191,7 +191,7 @@ Examples:
   leadline page check /backup/base.tar.gz
   leadline page check --all-backups /var/lib/pgbackrest --state checked.jsonl""",
 )
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=SourcePath())
 @click.option("--all-backups", is_flag=True, help="Check every backup of the repository PATH and print one line for each.")
 @click.option(
     "--state", type=click.Path(path_type=Path), metavar="FILE", help="With --all-backups: note what is done, and do not repeat it."
@@ -205,12 +205,12 @@ def check(
     """Find damaged pages: wrong checksums, overlaps, impossible offsets.
 
     PATH is a file, a directory of relation files, a data directory or a backup: tar archives, also compressed, or the folder of a
-    backup of pgBackRest, barman or WAL-G. Backups are read in place. Also reports torn pages, pages that look encrypted and
-    files that end within a page. Checksums are verified if pg_control says they are enabled. If pg_control is missing or
-    damaged, every page that has a checksum is verified. The files of a data directory are also compared with its catalogs, to find
-    files that are missing, not regular files, too short, or belong to no relation. This comparison skips backups that are read in
-    place, and incremental backups, which contain only changed blocks. Files that are not checked are counted by kind. Exit code 0: no
-    problems; 1: problems, or pages that could not be checked; 2: error.
+    backup of pgBackRest, barman or WAL-G. Backups are read in place, also at s3://BUCKET/KEY (pip install leadline[s3]). Also reports
+    torn pages, pages that look encrypted and files that end within a page. Checksums are verified if pg_control says they are
+    enabled. If pg_control is missing or damaged, every page that has a checksum is verified. The files of a data directory are also
+    compared with its catalogs, to find files that are missing, not regular files, too short, or belong to no relation. This
+    comparison skips backups that are read in place, and incremental backups, which contain only changed blocks. Files that are not
+    checked are counted by kind. Exit code 0: no problems; 1: problems, or pages that could not be checked; 2: error.
 
     With --all-backups, PATH is a repository of pgBackRest, barman or WAL-G, or a folder of backups. Exit code 0: no problems; 1: problems;
     2: a backup could not be checked.
@@ -279,7 +279,7 @@ Examples:
   leadline sql pages.leadline "select t_infomask2 & 2047 as natts, count(*)
     from heap_tuple where lp_flags = 1 group by 1\"""",
 )
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=SourcePath())
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture directory to create.")
 @force
 @click.option("--resume", is_flag=True, help="Continue a scan of the same paths into DIR: what is done is kept.")

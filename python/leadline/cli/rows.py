@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
-from leadline.cli.backup_options import based_on, key_file
+from leadline.cli.backup_options import SourcePath, based_on, key_file
 from leadline.cli.forms import form
 from leadline.output import PART, print_json_list, stopped_at, to_json, to_table
 
@@ -40,7 +40,7 @@ Examples:
   leadline rows /backup/monday orders
   leadline rows public.orders --dsn postgres:///shop""",
 )
-@click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PATH", type=SourcePath())
 @click.argument("relation", metavar="[REL]", required=False)
 @click.option("--database", metavar="NAME", help="Database of REL.  [default: the only one that is not a template]")
 @click.option("--dsn", metavar="DSN", help="Read PATH as the name of a table on this server (on this host).")

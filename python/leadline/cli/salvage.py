@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
-from leadline.cli.backup_options import based_on, key_file
+from leadline.cli.backup_options import SourcePath, based_on, key_file
 
 if TYPE_CHECKING:
     from leadline.files.backup_rows import Source
@@ -34,7 +34,7 @@ Examples:
   leadline salvage DATA_DIR -o saved --database shop --format csv
   leadline salvage DATA_DIR -o saved --template OLD_BACKUP""",
 )
-@click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
+@click.argument("data_dir", metavar="DATA_DIR", type=SourcePath())
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Directory to write.")
 @force
 @click.option(

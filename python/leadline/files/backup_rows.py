@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from leadline._core.backups import BackupFiles
 from leadline._core.rows import database_names, files_of_catalogs, files_of_database, files_of_table
 from leadline.errors import LeadlineError
-from leadline.files import condition
+from leadline.files import condition, store
 from leadline.files.extracted import must_have_room, temporary
 from leadline.units import sized
 
@@ -169,6 +169,7 @@ def opened(path: Path, bases: tuple[Path, ...], key: str | None) -> Iterator[Sou
     bases: of an incremental backup those that it is based on, the full one first. key: of an encrypted repository. Raises LeadlineError,
     in which files are named as those of the backup.
     """
+    store.reachable([path, *bases])
     backup = BackupFiles.open(str(path), [str(base) for base in bases], key)
     if backup is None:
         yield Source(path, path)

@@ -1,4 +1,4 @@
-"""WAL in tar archives, in a backup, or encrypted: the files that are needed are put into a temporary directory, to be read there."""
+"""WAL in tar archives, in a backup, in a store, or encrypted: files that are needed are put into a temporary directory, and read there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from leadline._core.backups import BackupFiles, EncryptedWal
+from leadline._core.backups import ArchivedWal, BackupFiles
 from leadline.errors import LeadlineError
+from leadline.files import store
 from leadline.files.extracted import must_have_room, temporary
 
 SEGMENT = re.compile(r"[0-9A-F]{8}([0-9A-F]{8})[0-9A-F]{8}(?![0-9A-F]).*")
@@ -23,16 +24,16 @@ def opened(path: str, key: str | None, start: str | None = None, end: str | None
 
     key: of an encrypted archive. Raises LeadlineError, in which files are named as those of `path`.
     """
-    found: BackupFiles | EncryptedWal | None = EncryptedWal.open(path, key)
-    if found is None:
-        is_copy = Path(path, "pg_wal").is_dir()
-        found = None if is_copy else BackupFiles.open(path, None, key)
+    store.reachable([path])
+    found: BackupFiles | ArchivedWal | None = None
+    if not Path(path, "pg_wal").is_dir():
+        found = BackupFiles.open(path, None, key) or ArchivedWal.open(path, key)
     if found is None:
         yield path
         return
     first, last = _high(start, 0), _high(end, 1 << 32)
     files = {name: size for name, size in found.files().items() if _is_wanted(name, first, last)}
-    if isinstance(found, EncryptedWal) and Path(path).is_file():
+    if isinstance(found, ArchivedWal) and Path(path).name in found.files():  # one of them
         following = sorted(name for name in files if name >= Path(path).name)[:FOLLOWING]
         files = {name: files[name] for name in following}
     if not files:
@@ -41,8 +42,8 @@ def opened(path: str, key: str | None, start: str | None = None, end: str | None
         )
     with temporary(path) as directory:
         must_have_room(directory, sum(files.values()), "WAL")
-        if isinstance(found, EncryptedWal):
-            found.decrypt(str(directory), set(files))
+        if isinstance(found, ArchivedWal):
+            found.copy(str(directory), set(files))
         elif lost := found.extract(str(directory), set(files)):
             name, why = lost[0]
             raise LeadlineError("invalid", "a segment cannot be read in the backup", detail=f"{name}: {why}", where=path)

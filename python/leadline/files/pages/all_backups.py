@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from leadline._core.pages import backup_list, backups_in
 from leadline.errors import LeadlineError
 from leadline.figures import count
+from leadline.files import store
 from leadline.files.pages.run import Pages
 from leadline.files.pages.summary import is_part
+from leadline.files.store_path import path_of
 from leadline.output import to_json
 from leadline.progress import TerminalLine
 from leadline.units import MB
@@ -51,10 +53,11 @@ def check_all(
 
     Outcomes are added to `state` as they come. Raises LeadlineError: no backups, a state file that cannot be read or written.
     """
+    store.reachable(repositories)
     backups = list(dict.fromkeys(backup for repository in repositories for backup in backups_in(str(repository))))
     done = _read(state) if state else {}
     for backup in backups:
-        seen = _list(backup)
+        seen = store.state_of(backup_list(backup))  # empty when it was removed meanwhile: the check says so
         before = done.get(backup)
         if before is not None and before["list"] == seen:
             yield before, True
@@ -67,7 +70,7 @@ def check_all(
 
 def _check(backup: str, seen: list[int], block_size: int | None, key: str | None, progress: TerminalLine | None) -> Outcome:
     try:
-        pages = Pages([Path(backup)], block_size=block_size, key=key, progress=progress)
+        pages = Pages([path_of(backup)], block_size=block_size, key=key, progress=progress)
         for _ in pages:
             pass
     except LeadlineError as e:
@@ -105,14 +108,6 @@ def line(outcome: Outcome, is_earlier: bool) -> str:
         return f"{outcome['backup']}: no problems in {seen}{earlier}"
     classes = ", ".join(f"{number:,} {name}" for name, number in outcome["classes"].items()) or "a tablespace is missing"
     return f"{outcome['backup']}: problems: {classes}, in {seen}{earlier}"
-
-
-def _list(backup: str) -> list[int]:
-    try:
-        about = Path(backup_list(backup)).stat()
-    except OSError:
-        return []  # removed meanwhile: the check says so
-    return [about.st_size, about.st_mtime_ns]
 
 
 def _read(state: Path) -> dict[str, Outcome]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline._core.pages import PageRun
-from leadline.files import condition
+from leadline.files import condition, store
 from leadline.files.pages import directory
 from leadline.progress import TerminalLine
 from leadline.units import MB
@@ -44,6 +44,7 @@ class Pages:
         progress: TerminalLine | None = None,
     ) -> None:
         self._started = time.monotonic()
+        store.reachable(paths)
         self._run = PageRun([str(path) for path in paths], block_size=block_size, key=key)
         self._progress = progress
         self._paths = paths

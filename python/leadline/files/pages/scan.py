@@ -15,7 +15,7 @@ from leadline.capture.directory import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import MANIFEST, Clock, Manifest, ProbeState, Target, read_manifest
 from leadline.errors import LeadlineError
-from leadline.files import condition
+from leadline.files import condition, store
 from leadline.files.pages import directory as directories
 from leadline.files.pages.tasks import TABLES, Watch, in_sum, run_task, size_of, tasks_of
 from leadline.files.tasks import Receipt, Task, engine_of, task_name
@@ -83,6 +83,7 @@ def _scan(
     paths: list[Path], directory: Path, manifest: Manifest, block_size: int | None, engine: str, key: str | None, line: TerminalLine | None
 ) -> Scanned:
     began = time.monotonic()
+    store.reachable(paths)
     plan = PagePlan([str(path.absolute()) for path in paths], block_size=block_size, key=key)
     tasks = {task_name(task): task for task in tasks_of(plan)}
     receipts = Receipts(directory)

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from leadline._core.pages import PagePlan, PageRun, backup_list
 from leadline.errors import LeadlineError, cannot_be_written
+from leadline.files import store
 from leadline.files.tasks import ASIDE, Part, Receipt, Task, task_name
 from leadline.progress import TerminalLine
 from leadline.units import MB
@@ -54,18 +55,10 @@ def tasks_of(plan: PagePlan) -> list[Task]:
     tasks: list[Task] = [dict(task) for task in plan.tasks()]
     for task in tasks:
         if "backup" in task:
-            task["state"] = _state(Path(backup_list(task["backup"])))
+            task["state"] = store.state_of(backup_list(task["backup"]))
         else:
-            task["files"] = [{**file, "state": _state(Path(file["path"]))} for file in task["files"]]
+            task["files"] = [{**file, "state": store.state_of(file["path"])} for file in task["files"]]
     return tasks
-
-
-def _state(file: Path) -> list[int]:
-    try:
-        about = file.stat()
-    except OSError:
-        return []  # dropped meanwhile: the task says so
-    return [about.st_size, about.st_mtime_ns]
 
 
 def size_of(task: Task) -> int:
@@ -103,6 +96,8 @@ def run_task(
 def _read(
     task: Task, name: str, aside: Path, key: str | None, plan: PagePlan | None, watch: Watch | None
 ) -> PageRunSummary:
+    if "backup" in task:
+        store.still_reachable(task["backup"])  # in another process it may not be yet
     of = plan if plan is not None and "backup" in task else PagePlan.of_task(task, key=key)
     run = PageRun.of_task(of, task, str(aside))
     while run.take(MOST, WAIT_S) is not None:
