@@ -241,7 +241,7 @@ def test_a_standby_keeps_up_with_little_and_falls_behind_at_more_than_its_cpu_re
             dsn, _ = of.set_up(("0",))
             ask(dsn, "create table line (n int, body text)")
             given = Namespace(primary=dsn, standby=of.standby, script=LINE, for_s=3.0, most_s=60.0)
-            little = keep_up(Namespace(**vars(given), rate=80.0))
+            little = keep_up(Namespace(**vars(given), rate=20.0))  # a third of what a slow host replays in the 2.5 %
             assert little["verdict"] == "keeps up" and little["replayed_mb_s"] == pytest.approx(little["made_mb_s"], rel=0.03)
             much = keep_up(Namespace(**vars(given), rate=500.0))
             assert much["verdict"] == "falls behind" and much["at_most_mb_s"] < 0.9 * much["made_mb_s"]
