@@ -5,6 +5,7 @@
     python bench/replication.py delay        lag and the standby's WAL under recovery_min_apply_delay and a pause
     python bench/replication.py apply        commits that wait for remote_apply while a reader of the standby blocks replay
     python bench/replication.py steps        how often the primary hears of a standby that replays what it has
+    python bench/replication.py quota        WAL that is replayed in a second of CPU, by the share and the period of its quota
     python bench/replication.py recovery     what crash recovery replays, counted by three programs
     python bench/replication.py draw FILE    plots of what images or delay printed, as FILE.svg
 
@@ -44,7 +45,7 @@ from leadline.probes.take import take, take_with
 from leadline.progress import Silent
 from leadline.study.curves import Curve, curves
 from leadline.study.load_beside import LoadBeside
-from leadline.study.pair import Pair, Primary
+from leadline.study.pair import Pair, Primary, Quota
 from leadline.study.picture import picture
 from leadline.study.positions import Positions
 
@@ -337,6 +338,43 @@ def steps(given: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# -- quota -----------------------------------------------------------------------------------------------------------------
+
+
+def quota(given: argparse.Namespace) -> dict[str, Any]:
+    """Parts of one backlog are replayed with each share and period in turn, in an order drawn anew for each round."""
+    wanted = [(share, period) for share in (0.05, 0.1, 0.2) for period in (20_000, 100_000, 400_000)]
+    found: dict[str, list[float]] = {}
+    rng = random.Random(1)
+    with pair(given.pg_bin) as of:
+        execute(of.primary.dsn, "create table line (n int, body text)", "checkpoint")
+        execute(of.standby.dsn, "select pg_wal_replay_pause()")
+        execute(of.primary.dsn, *[LINE] * (given.rows // ROWS * 10))
+        pid = of.standby.startup_pid
+        with closing(Positions(of.primary.dsn, of.standby.dsn)) as positions:
+            positions.start()
+            while not positions.readings or positions.readings[-1].on_disk < positions.readings[-1].made:
+                positions.wait(len(positions.readings), 1.0)
+            for _ in range(given.rounds):
+                for share, period in rng.sample(wanted, len(wanted)):
+                    held = Quota(pid, share, period)
+                    try:
+                        execute(of.standby.dsn, "select pg_wal_replay_resume()")
+                        time.sleep(0.5)
+                        before, used = positions.readings[-1], cpu_s(pid)
+                        time.sleep(given.seconds)
+                        after, used = positions.readings[-1], cpu_s(pid) - used
+                        execute(of.standby.dsn, "select pg_wal_replay_pause()")
+                    finally:
+                        held.close()
+                    if lag(after) == 0:
+                        raise SystemExit("all is replayed: give more --rows")
+                    of_each = found.setdefault(f"{share:.0%} of {period // 1000} ms", [])
+                    of_each.append(round((after.replayed - before.replayed) / MB / used, 1))
+    medians = {name: median(each) for name, each in sorted(found.items())}
+    return {"mb_per_cpu_s": found, "medians": medians, "load_average": load_average()}
+
+
 # -- recovery --------------------------------------------------------------------------------------------------------------
 
 
@@ -413,18 +451,22 @@ DRAWN = {"images": draw_images, "delay": draw_delay}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["keep-up", "images", "delay", "apply", "steps", "recovery", "draw"])
+    parser.add_argument("what", choices=["keep-up", "images", "delay", "apply", "steps", "quota", "recovery", "draw"])
     parser.add_argument("file", nargs="?", type=Path, help="of draw")
     parser.add_argument("--pg-bin", default="")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
     parser.add_argument("--most", type=float, default=400.0, help="transactions a second that are more than replay can follow")
     parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=4, help="of quota")
     parser.add_argument("--scratch", default=None)
     given = parser.parse_args()
     if given.what == "draw":
         draw(given.file)
         return
-    what = {"keep-up": keep_up, "images": images, "delay": delay, "apply": apply, "steps": steps, "recovery": recovery}[given.what]
+    experiments = {
+        "keep-up": keep_up, "images": images, "delay": delay, "apply": apply, "steps": steps, "quota": quota, "recovery": recovery,
+    }  # fmt: skip
+    what = experiments[given.what]
     version = _printed([str(Path(given.pg_bin, "postgres")), "--version"]).split()[2]
     on = time.strftime("%Y-%m-%d", time.gmtime())
     print(json.dumps({"what": given.what, "cpus": os.cpu_count(), "version": version, "on": on} | what(given), indent=1))

@@ -91,9 +91,9 @@ class Link:
 
 
 class Quota:
-    """A process that may use so much of one CPU. share: 0.05 is 5 %."""
+    """A process that may use so much of one CPU. share: 0.05 is 5 %. period_us: in each such time."""
 
-    def __init__(self, pid: int, share: float) -> None:
+    def __init__(self, pid: int, share: float, period_us: int = PERIOD_US) -> None:
         self._was = _group_of(pid)
         try:
             self._group = Path(tempfile.mkdtemp(prefix="leadline-", dir=self._was))
@@ -107,7 +107,7 @@ class Quota:
         self.pid, self.share = pid, share
         try:
             self._write("cpu.shares", MOST_SHARES)
-            period = max(PERIOD_US, round(LEAST_QUOTA_US / share))
+            period = max(period_us, round(LEAST_QUOTA_US / share))
             self._write("cpu.cfs_period_us", period)
             self._write("cpu.cfs_quota_us", max(round(period * share), LEAST_QUOTA_US))
             self._write("cgroup.procs", pid)
