@@ -7,13 +7,15 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
-from conftest import Server, wait_until
+from conftest import LONG, Server, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding, evaluate
 from replicating import at, repeated, taken
 from standby import Standby
 
 pytestmark = pytest.mark.live
+MAJORS = list(range(13, 19)) if LONG else [13, 18]
+PREFETCHING = [major for major in MAJORS if major >= 15] if LONG else [15, 18]
 ROWS = 6  # of a page
 
 
@@ -39,7 +41,7 @@ def updating(server: Server, pages: int) -> AbstractContextManager[None]:
 
 
 @pytest.mark.parametrize("images", [True, False])
-@pytest.mark.parametrize("major", [13, 18])
+@pytest.mark.parametrize("major", MAJORS)
 def test_page_images_after_a_checkpoint(fresh_server: Callable[..., Server], tmp_path: Path, major: int, images: bool) -> None:
     """Without full_page_writes the same checkpoint and the same load have none."""
     server = fresh_server(major, shared_buffers="128MB", max_wal_size="2GB", autovacuum=False, full_page_writes=images)
@@ -67,7 +69,7 @@ def test_page_images_after_a_checkpoint(fresh_server: Callable[..., Server], tmp
     assert finding.cost_s is not None and 0 < finding.cost_s < 14
 
 
-@pytest.mark.parametrize("major", [13, 18])
+@pytest.mark.parametrize("major", MAJORS)
 def test_the_same_load_without_a_checkpoint(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
     server = fresh_server(major, shared_buffers="128MB", max_wal_size="2GB", autovacuum=False)
     table(server, 5000)
@@ -90,7 +92,7 @@ def passes(server: Server, pages: int, together: int) -> None:
 
 
 @pytest.mark.parametrize("images", [True, False])
-@pytest.mark.parametrize("major", [15, 18])
+@pytest.mark.parametrize("major", PREFETCHING)
 def test_replay_that_asks_for_what_comes_as_images(fresh_server: Callable[..., Server], tmp_path: Path, major: int, images: bool) -> None:
     """Replay was paused, and all records lie ready: those of a page follow its image by some pages. Without images it must read."""
     pages = 4000

@@ -9,14 +9,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Server, wait_until
+from conftest import LONG, Server, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding, evaluate
 from replicating import MB, at, repeated, restarts, streaming, taken, writing
 from standby import Standby
 
 pytestmark = pytest.mark.live
-MAJORS = [13, 18]
+MAJORS = list(range(13, 19)) if LONG else [13, 18]
 RULES = ["REPLAY-EVICTS", "WALSENDER-READ", "CASCADE-HOP", "LOGICAL-APPLY-BOUND", "RESTARTPOINT-LAG", "STANDBY-DISK-FILLS"]
 
 
