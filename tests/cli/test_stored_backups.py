@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import IncompleteReadError
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.files.store import Bucket
@@ -100,6 +101,31 @@ def test_an_object_that_was_replaced_is_not_read_on(stored: ObjectStore) -> None
     stored.client.put_object(Bucket=BUCKET, Key="changing/file", Body=b"abcdefghij")
     with pytest.raises(LeadlineError, match="the object was replaced while it was read"):
         bucket.read("changing/file", 5, 3)
+
+
+@pytest.mark.parametrize("breaks", [3, 4])
+def test_an_answer_that_breaks_off_is_asked_for_again(stored: ObjectStore, breaks: int) -> None:
+    class Breaking:
+        asked = 0
+
+        def get_object(self, **of: str) -> dict[str, Breaking]:
+            assert of["Range"] == "bytes=5-7"
+            return {"Body": self}
+
+        def read(self) -> bytes:
+            self.asked += 1
+            if self.asked <= breaks:
+                raise IncompleteReadError(actual_bytes=1, expected_bytes=3)
+            return b"234"
+
+    bucket = Bucket(BUCKET)
+    bucket._client = Breaking()
+    if breaks < 4:
+        assert bucket.read("k", 5, 3) == b"234"
+    else:
+        with pytest.raises(LeadlineError, match="the store cannot be reached"):
+            bucket.read("k", 5, 3)
+    assert bucket._client.asked == 4
 
 
 def test_long_folders_come_in_pages(stored: ObjectStore) -> None:

@@ -15,6 +15,7 @@ from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.files.store_path import SCHEME, StorePath, path_of
 
+ATTEMPTS = 4  # to read a range
 _RIGHTS = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "403")
 _mounted: dict[str, Bucket] = {}
 _mounting = Lock()
@@ -87,8 +88,19 @@ class Bucket:
         if size == 0:
             return b""
         same = {"IfMatch": self._seen[key]["ETag"]} if key in self._seen else {}
-        where = f"bytes={at}-{at + size - 1}"
-        return bytes(self._asked(lambda: self._client.get_object(Bucket=self.name, Key=key, Range=where, **same)["Body"].read(), key))
+        asked = {"Bucket": self.name, "Key": key, "Range": f"bytes={at}-{at + size - 1}"} | same
+        return bytes(self._asked(lambda: self._body(asked), key))
+
+    def _body(self, asked: dict[str, Any]) -> Any:
+        """boto3 asks again when no answer comes, and not when an answer breaks off."""
+        from botocore.exceptions import IncompleteReadError, ReadTimeoutError, ResponseStreamingError
+
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._client.get_object(**asked)["Body"].read()
+            except (IncompleteReadError, ReadTimeoutError, ResponseStreamingError):
+                if attempt == ATTEMPTS:
+                    raise
 
     def has(self, key: str) -> bool:
         """An object, or some whose names begin so and go on with a slash."""
