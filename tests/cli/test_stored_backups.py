@@ -37,7 +37,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 )
 def test_what_is_not_there(stored: ObjectStore, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     error = error_of(capsys, *words, "s3://no-such-bucket/x")
-    assert (error["kind"], error["message"]) == ("not_found", "the store has no such bucket or object")
+    assert (error["kind"], error["message"]) == ("not_found", "no such bucket or object")
     assert error["where"].startswith("s3://no-such-bucket/x")
     error = error_of(capsys, *words, f"s3://{BUCKET}/nothing")
     assert (error["kind"], error["where"]) == ("not_found", f"s3://{BUCKET}/nothing")
@@ -57,9 +57,9 @@ def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     for name, value in (KEYS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}).items():
         monkeypatch.setenv(name, value)
     error = error_of(capsys, "page", "check", f"s3://{BUCKET}/x")
-    assert (error["kind"], error["message"]) == ("connection", "the store cannot be reached")
+    assert (error["kind"], error["message"]) == ("connection", "the object store cannot be reached")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "no url")
-    assert error_of(capsys, "page", "check", f"s3://{BUCKET}/x")["message"] == "boto3 finds no store"
+    assert error_of(capsys, "page", "check", f"s3://{BUCKET}/x")["message"] == "boto3 does not accept these settings"
 
 
 def test_nobody_asks(stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_nobody_asks(stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     error = error_of(capsys, "page", "check", f"s3://{BUCKET}/x")
-    assert (error["kind"], error["message"]) == ("rights", "the store is not told who asks")
+    assert (error["kind"], error["message"]) == ("rights", "no credentials for the object store")
     assert "AWS_PROFILE" in error["hint"]
 
 
@@ -84,7 +84,7 @@ def test_somebody_who_may_not(stored: ObjectStore, capsys: pytest.CaptureFixture
         error = error_of(capsys, "page", "check", f"s3://{BUCKET}/x")
     finally:
         let_pass(b"inf")
-    assert (error["kind"], error["message"]) == ("rights", "the store does not let this user read")
+    assert (error["kind"], error["message"]) == ("rights", "the object store denies access")
     assert "s3:ListBucket" in error["hint"]
 
 
@@ -123,7 +123,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(stored: ObjectStore, break
     if breaks < 4:
         assert bucket.read("k", 5, 3) == b"234"
     else:
-        with pytest.raises(LeadlineError, match="the store cannot be reached"):
+        with pytest.raises(LeadlineError, match="the object store cannot be reached"):
             bucket.read("k", 5, 3)
     assert bucket._client.asked == 4
 

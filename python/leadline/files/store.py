@@ -31,7 +31,7 @@ def reachable(paths: Iterable[str | os.PathLike[str]]) -> None:
     for path in stored:
         if not _bucket(path).has(path.key):
             hint = "name the folder of a backup as its tool keeps it: s3://BUCKET/PREFIX/..."
-            raise LeadlineError("not_found", "the store has no object of this name, and none below it", hint=hint, where=str(path))
+            raise LeadlineError("not_found", "no object has this name, and none is below it", hint=hint, where=str(path))
 
 
 def still_reachable(path: str) -> None:
@@ -136,24 +136,24 @@ class Bucket:
             return ask()
         except (NoCredentialsError, PartialCredentialsError) as e:
             hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            raise LeadlineError("rights", "the store is not told who asks", one_line(str(e)), hint, where) from None
+            raise LeadlineError("rights", "no credentials for the object store", one_line(str(e)), hint, where) from None
         except ClientError as e:
             code = str(e.response.get("Error", {}).get("Code", ""))
             told = one_line(str(e))
             if code in _RIGHTS:
                 hint = "s3:ListBucket of the bucket and s3:GetObject of its objects are needed"
-                raise LeadlineError("rights", "the store does not let this user read", told, hint, where) from None
+                raise LeadlineError("rights", "the object store denies access", told, hint, where) from None
             if code == "InvalidObjectState":
                 hint = "restore it in the store first, for as long as it is read"
-                raise LeadlineError("unsupported", "the store has put the object into an archive", told, hint, where) from None
+                raise LeadlineError("unsupported", "the object is in an archive class of the store", told, hint, where) from None
             if code in ("PreconditionFailed", "412"):
                 raise LeadlineError("gone", "the object was replaced while it was read", told, where=where) from None
             if code in ("NoSuchBucket", "NoSuchKey", "404"):
-                raise LeadlineError("not_found", "the store has no such bucket or object", told, where=where) from None
-            raise LeadlineError("connection", "the store does not answer as asked", told, where=where) from None
+                raise LeadlineError("not_found", "no such bucket or object", told, where=where) from None
+            raise LeadlineError("connection", "the object store answers with an error", told, where=where) from None
         except BotoCoreError as e:
             hint = "for a store that is not Amazon's: AWS_ENDPOINT_URL=https://HOST:PORT"
-            raise LeadlineError("connection", "the store cannot be reached", one_line(str(e)), hint, where) from None
+            raise LeadlineError("connection", "the object store cannot be reached", one_line(str(e)), hint, where) from None
 
 
 def _client() -> Any:
@@ -163,7 +163,7 @@ def _client() -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
-        raise LeadlineError("usage", "to read s3:// needs boto3, which is not installed", hint="pip install leadline[s3]") from None
+        raise LeadlineError("usage", "reading s3:// needs boto3, which is not installed", hint="pip install leadline[s3]") from None
     try:
         known = botocore.session.get_session()
         session = Session(botocore_session=known)
@@ -174,4 +174,5 @@ def _client() -> Any:
         # Others rarely have a host name for each bucket.
         return session.client("s3", config=Config(s3={"addressing_style": "path"}))
     except (BotoCoreError, ValueError) as e:
-        raise LeadlineError("usage", "boto3 finds no store", one_line(str(e)), "check AWS_ENDPOINT_URL and AWS_PROFILE") from None
+        hint = "check AWS_ENDPOINT_URL and AWS_PROFILE"
+        raise LeadlineError("usage", "boto3 does not accept these settings", one_line(str(e)), hint) from None
