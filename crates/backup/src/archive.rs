@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use leadline_errors::{Error, Kind};
 
 use crate::cipher::{Decrypted, Passphrase};
-use crate::pgbackrest::{is_encrypted, pass_in};
+use crate::pgbackrest::{key_of, pass_in};
 use crate::store::{self, At, What};
 use crate::{GoOn, Member};
 
@@ -105,14 +105,7 @@ impl ArchivedWal {
 
 /// What opens the files of an archive; None where they are not encrypted.
 fn passphrase(info: &Path, key: Option<&Passphrase>, path: &Path) -> Result<Option<Passphrase>, Error> {
-    if !is_encrypted(info)? {
-        return Ok(None);
-    }
-    let Some(key) = key else {
-        return Err(Error::new(Kind::Rights, "this archive is encrypted, and no key is given")
-            .hint("set PGBACKREST_REPO1_CIPHER_PASS, or give --key-file FILE")
-            .at(path));
-    };
+    let Some(key) = key_of(info, key, "archive", path)? else { return Ok(None) };
     let pass = pass_in(info, key)?.ok_or_else(|| {
         Error::new(Kind::Invalid, "the list of an archive cannot be read").detail("it has no passphrase").at(info)
     });

@@ -398,17 +398,28 @@ fn refuse_folder(folder: &Path, copy: &Path) -> Result<(), Error> {
 
 /// The key of the manifests of a stanza; none where nothing is encrypted.
 fn manifests_key(stanza: &Path, manifest: &Path, key: Option<&Passphrase>) -> Result<Option<Passphrase>, Error> {
-    if !is_encrypted(manifest)? {
-        return Ok(None);
-    }
-    let Some(key) = key else {
-        return Err(Error::new(Kind::Rights, "this backup is encrypted, and no key is given")
-            .hint("set PGBACKREST_REPO1_CIPHER_PASS, or give --key-file FILE")
-            .at(manifest));
-    };
+    let Some(key) = key_of(manifest, key, "backup", manifest)? else { return Ok(None) };
     let copy = stanza.join(format!("{INFO}.copy"));
     let info = Some(stanza.join(INFO)).filter(|info| store::exists(info)).unwrap_or(copy);
     pass_in(&info, key)
+}
+
+/// The user's key, which opens the list of an archive or a backup (`what`); none where the list is not encrypted.
+pub(crate) fn key_of<'k>(
+    list: &Path,
+    key: Option<&'k Passphrase>,
+    what: &str,
+    at: &Path,
+) -> Result<Option<&'k Passphrase>, Error> {
+    if !is_encrypted(list)? {
+        return Ok(None);
+    }
+    let lacking = || {
+        Error::new(Kind::Rights, format!("this {what} is encrypted, and no key is given"))
+            .hint("set PGBACKREST_REPO1_CIPHER_PASS, or give --key-file FILE")
+            .at(at)
+    };
+    key.ok_or_else(lacking).map(Some)
 }
 
 /// The key that the list of a stanza has, which the user's key opens.
@@ -424,7 +435,7 @@ pub(crate) fn pass_in(info: &Path, key: &Passphrase) -> Result<Option<Passphrase
     Ok(pass)
 }
 
-pub(crate) fn is_encrypted(path: &Path) -> Result<bool, Error> {
+fn is_encrypted(path: &Path) -> Result<bool, Error> {
     let mut head = [0; 8];
     let file = store::open(path).map_err(|e| Error::reading(path, "the manifest", &e))?;
     let have = file.read_at(&mut head, 0).map_err(|e| Error::reading(path, "the manifest", &e))?;
