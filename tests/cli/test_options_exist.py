@@ -23,8 +23,10 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 # The commands that can print what a file of the library says. Each of them has the options that are named there.
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
-    "crates/backup/src/archive.rs": ["wal show", "wal stats", "wal export", "wal history", "wal inval", "wal apply", "recover"],
-    "crates/backup/src/pgbackrest.rs": ["page check", "page scan", "rows", "salvage", "wal show", "wal stats", "wal export"],
+    "crates/backup/src/pgbackrest.rs": [
+        *("page check", "page scan", "rows", "salvage", "recover"),
+        *("wal show", "wal stats", "wal export", "wal history", "wal inval", "wal apply"),
+    ],
     "crates/pagescan/src/extract.rs": ["rows", "salvage"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
     "crates/pagescan/src/one.rs": ["page show", "page hex", "page diff"],

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 /// What a probe does at each tick.
@@ -49,6 +49,8 @@ struct Shared {
     rows: AtomicU64,
     bytes: AtomicU64,
     cpu_ns: AtomicI64,
+    /// Nothing is written any more.
+    ended: AtomicBool,
     error: Mutex<Option<Error>>,
 }
 
@@ -78,11 +80,22 @@ pub struct Status {
     pub cpu_ns: i64,
 }
 
-/// A thread that does some work at a steady rate.
+/// A thread that does some work at a steady rate. Threads share it: each may ask how it goes while another one stops it.
 pub struct Ticker {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<BTreeMap<&'static str, Stats>>>,
-    written: BTreeMap<&'static str, Stats>,
+    /// Of the thread that does the work.
+    handle: Thread,
+    end: Mutex<End>,
+}
+
+/// Rows, bytes and segments by table.
+type Written = BTreeMap<&'static str, Stats>;
+
+#[derive(Default)]
+struct End {
+    /// Until it is joined.
+    thread: Option<JoinHandle<Written>>,
+    written: Written,
     ts_to: Option<i64>,
 }
 
@@ -109,14 +122,15 @@ impl Ticker {
             .name(name.into())
             .spawn(move || run(work, tables, &of_thread, start, period_ns, policy))
             .map_err(|e| Error::new(Kind::Usage, "cannot start a thread").detail(e.to_string()))?;
-        Ok(Ticker { shared, thread: Some(thread), written: BTreeMap::new(), ts_to: None })
+        let handle = thread.thread().clone();
+        Ok(Ticker { shared, handle, end: Mutex::new(End { thread: Some(thread), ..End::default() }) })
     }
 
     /// How it goes.
     pub fn status(&self) -> Status {
         let s = &self.shared;
         Status {
-            running: self.thread.as_ref().is_some_and(|t| !t.is_finished()),
+            running: !s.ended.load(Relaxed),
             ts_from: s.ts_from.load(Relaxed),
             ticks: s.ticks.load(Relaxed),
             missed: s.missed.load(Relaxed),
@@ -131,39 +145,34 @@ impl Ticker {
         f(self.shared.error.lock().as_ref())
     }
 
-    /// Tells the thread to end soon; [`Ticker::stop`] then need not wait for it.
-    pub fn ask_to_stop(&self) {
+    /// Stops, writes everything out and joins: rows, bytes and segments by table, and the end of its window. Stopping again gives the same.
+    pub fn stop(&self) -> (Written, Option<i64>) {
         self.shared.stop.store(true, Relaxed);
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
+        self.handle.unpark();
+        let mut end = self.end.lock();
+        if let Some(thread) = end.thread.take() {
+            match thread.join() {
+                Ok(written) => end.written = written,
+                Err(panic) => self.shared.fail(Error::fault("looks at the host", &*panic)),
+            }
+            end.ts_to = Some(monotonic_ns());
         }
-    }
-
-    /// Stops, writes everything out and joins. Stopping again changes nothing.
-    pub fn stop(&mut self) {
-        self.ask_to_stop();
-        let Some(thread) = self.thread.take() else { return };
-        match thread.join() {
-            Ok(written) => self.written = written,
-            Err(panic) => self.shared.fail(Error::fault("looks at the host", &*panic)),
-        }
-        self.ts_to = Some(monotonic_ns());
-    }
-
-    /// End of its window; None while it runs.
-    pub fn ts_to(&self) -> Option<i64> {
-        self.ts_to
-    }
-
-    /// Rows, bytes and segments by table, known after the stop.
-    pub fn written(&self) -> &BTreeMap<&'static str, Stats> {
-        &self.written
+        (end.written.clone(), end.ts_to)
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Says so at the end of the thread, also after a panic.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
     }
 }
 
@@ -174,7 +183,8 @@ fn run(
     start: i64,
     period_ns: i64,
     mut policy: SegmentPolicy,
-) -> BTreeMap<&'static str, Stats> {
+) -> Written {
+    let _ended = Ended(shared);
     let mut record = || -> Result<(), Error> {
         let mut moment: i64 = 0;
         loop {
@@ -216,4 +226,62 @@ fn run(
     }
     shared.count(&tables);
     tables.stats()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{channel, Receiver, Sender};
+
+    /// Says that the last tick has come, and stays in it until it may end.
+    struct Waits(Sender<()>, Receiver<()>);
+
+    impl Tick for Waits {
+        fn tick(&mut self, _ts: i64, _tables: &mut OpenTables) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn last(&mut self, _ts: i64, _tables: &mut OpenTables) -> Result<(), Error> {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+            Ok(())
+        }
+    }
+
+    struct Panics;
+
+    impl Tick for Panics {
+        fn tick(&mut self, _ts: i64, _tables: &mut OpenTables) -> Result<(), Error> {
+            panic!("a tick")
+        }
+    }
+
+    fn started(work: impl Tick) -> Ticker {
+        Ticker::start("test", Path::new("."), 100.0, 1_000_000_000, true, work).unwrap()
+    }
+
+    #[test]
+    fn it_says_how_it_goes_while_another_thread_stops_it() {
+        let ((says, heard), (may_end, waits)) = (channel(), channel());
+        let ticker = started(Waits(says, waits));
+        std::thread::scope(|scope| {
+            let stopping = scope.spawn(|| ticker.stop());
+            heard.recv().unwrap();
+            assert!(ticker.status().running);
+            assert!(ticker.with_error(|e| e.is_none()));
+            may_end.send(()).unwrap();
+            let (_, ts_to) = stopping.join().unwrap();
+            assert!(ts_to.is_some());
+            assert_eq!(ticker.stop().1, ts_to);
+        });
+        assert!(!ticker.status().running);
+    }
+
+    #[test]
+    fn a_panic_ends_it_and_is_told() {
+        let ticker = started(Panics);
+        ticker.stop();
+        assert!(!ticker.status().running);
+        assert!(ticker.with_error(|e| e.is_some_and(|e| e.kind == Kind::Fault)));
+    }
 }

@@ -4,11 +4,12 @@ use crate::dict::joined;
 use crate::error::Error;
 use crate::probes::Runner;
 use leadline_kernel::{Counts, KernelProbe as KernelWork, Options, PerWaking, Tier};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How often the buffer is emptied.
 const DRAINS_HZ: f64 = 20.0;
@@ -29,10 +30,10 @@ fn tier_of(name: &str) -> Result<Tier, Error> {
 }
 
 /// Threads of processes, traced by the kernel.
-#[pyclass(module = "leadline._core.kernel")]
+#[pyclass(frozen, module = "leadline._core.kernel")]
 pub(crate) struct KernelProbe {
     runner: Runner,
-    work: Option<KernelWork>,
+    work: Mutex<Option<KernelWork>>,
     counts: Arc<Counts>,
     per_waking: PerWaking,
 }
@@ -67,12 +68,13 @@ impl KernelProbe {
         let tier = tier_of(tier)?;
         let work = py.detach(|| KernelWork::open(&pids, tier, options))?;
         let (counts, per_waking) = (work.counts(), work.per_waking());
-        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: None };
-        Ok(KernelProbe { runner, work: Some(work), counts, per_waking })
+        let runner =
+            Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: OnceLock::new() };
+        Ok(KernelProbe { runner, work: Mutex::new(Some(work)), counts, per_waking })
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        let Some(mut work) = self.work.take() else { return Err(Error::closed("the kernel probe")) };
+    fn start(&self) -> Result<(), Error> {
+        let Some(mut work) = self.work.lock().take() else { return Err(Error::closed("the kernel probe")) };
         work.begin()?;
         self.runner.start("leadline-kernel", work)
     }
@@ -86,7 +88,7 @@ impl KernelProbe {
         joined(py, [self.runner.status()?.into_pyobject(py)?, counts.into_pyobject(py)?])
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.counts.clone();
         self.runner.stop(py, |_| Loss {
             records: counts.records.load(Relaxed),

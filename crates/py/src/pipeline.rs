@@ -7,10 +7,10 @@ use leadline_shm::pipeline::{Position, Sender};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The memory of one server, and the thread that reads its positions at a steady rate.
-#[pyclass(module = "leadline._core.recorder")]
+#[pyclass(frozen, module = "leadline._core.recorder")]
 pub(crate) struct PipelineMemory {
     runner: Runner,
     memory: Arc<Inner>,
@@ -33,7 +33,7 @@ impl PipelineMemory {
         allow_map: bool,
     ) -> Result<Self, Error> {
         let memory = Arc::new(py.detach(|| Inner::attach(pid, rate_hz, allow_map))?);
-        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: None };
+        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: OnceLock::new() };
         Ok(PipelineMemory { runner, memory, node })
     }
 
@@ -48,7 +48,7 @@ impl PipelineMemory {
         self.memory.take_applied()
     }
 
-    fn start(&mut self) -> Result<(), Error> {
+    fn start(&self) -> Result<(), Error> {
         self.runner.start("leadline-wal", PipelineProbe::new(self.memory.clone(), self.node))
     }
 
@@ -56,7 +56,7 @@ impl PipelineMemory {
         self.runner.status()
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.runner.stop(py, |status| TicksLoss { ticks_taken: status.ticks, ticks_missed: status.missed })
     }
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How often the clocks are compared.
 const OVERHEAD_HZ: f64 = 1.0;
@@ -22,19 +22,18 @@ pub(crate) struct Runner {
     pub(crate) rate_hz: f64,
     pub(crate) flush_interval_s: f64,
     pub(crate) growing_segments: bool,
-    pub(crate) ticker: Option<Ticker>,
+    pub(crate) ticker: OnceLock<Ticker>,
 }
 
 impl Runner {
-    pub(crate) fn start(&mut self, name: &str, work: impl leadline_clockwork::Tick) -> Result<(), Error> {
+    pub(crate) fn start(&self, name: &str, work: impl leadline_clockwork::Tick) -> Result<(), Error> {
         let flush_ns = (self.flush_interval_s.clamp(0.01, 3600.0) * 1e9) as i64;
-        self.ticker =
-            Some(Ticker::start(name, &self.capture_dir, self.rate_hz, flush_ns, self.growing_segments, work)?);
-        Ok(())
+        let ticker = Ticker::start(name, &self.capture_dir, self.rate_hz, flush_ns, self.growing_segments, work)?;
+        self.ticker.set(ticker).map_err(|_| Error(Said::new(Kind::Usage, "the probe has already been started")))
     }
 
     pub(crate) fn status(&self) -> Result<Status, Error> {
-        let Some(ticker) = &self.ticker else { return Err(Error::closed("a probe that was not started")) };
+        let Some(ticker) = self.ticker.get() else { return Err(Error::closed("a probe that was not started")) };
         let s = ticker.status();
         Ok(Status {
             running: s.running,
@@ -51,7 +50,7 @@ impl Runner {
     /// What was seen is not whole when the thread panicked.
     pub(crate) fn check_for_panic(&self) -> Result<(), Error> {
         let panic = |e: Option<&Said>| e.filter(|e| e.kind == Kind::Fault).cloned();
-        match self.ticker.as_ref().and_then(|ticker| ticker.with_error(panic)) {
+        match self.ticker.get().and_then(|ticker| ticker.with_error(panic)) {
             Some(e) => Err(Error(e)),
             None => Ok(()),
         }
@@ -59,16 +58,13 @@ impl Runner {
 
     /// Ends it. `loss`: what was missed, by its name.
     pub(crate) fn stop<'py, L: IntoPyObject<'py>>(
-        &mut self,
+        &self,
         py: Python<'py>,
         loss: impl FnOnce(&Status) -> L,
     ) -> PyResult<Bound<'py, PyDict>> {
-        if let Some(ticker) = &mut self.ticker {
-            py.detach(|| ticker.stop());
-        }
+        let (written, ts_to) = py.detach(|| self.ticker.get().map(Ticker::stop)).unwrap_or_default();
         let status = self.status()?;
         let loss = loss(&status);
-        let (written, ts_to) = self.ticker.as_ref().map(|t| (t.written().clone(), t.ts_to())).unwrap_or_default();
         let end = End { tables: tables_dict(py, written)?, loss, ts_to };
         joined(py, [status.into_pyobject(py)?, end.into_pyobject(py)?])
     }
@@ -96,7 +92,7 @@ struct End<'py, L> {
 }
 
 /// Writes `clock`, and what the process used into `self_cost`, once a second.
-#[pyclass(module = "leadline._core.capture")]
+#[pyclass(frozen, module = "leadline._core.capture")]
 pub(crate) struct OverheadProbe(Runner);
 
 #[pymethods]
@@ -104,10 +100,16 @@ impl OverheadProbe {
     #[new]
     #[pyo3(signature = (capture_dir, *, flush_interval_s=5.0, growing_segments=true))]
     fn new(capture_dir: PathBuf, flush_interval_s: f64, growing_segments: bool) -> Self {
-        OverheadProbe(Runner { capture_dir, rate_hz: OVERHEAD_HZ, flush_interval_s, growing_segments, ticker: None })
+        OverheadProbe(Runner {
+            capture_dir,
+            rate_hz: OVERHEAD_HZ,
+            flush_interval_s,
+            growing_segments,
+            ticker: OnceLock::new(),
+        })
     }
 
-    fn start(&mut self) -> Result<(), Error> {
+    fn start(&self) -> Result<(), Error> {
         self.0.start("leadline-clock", Overhead::default())
     }
 
@@ -115,16 +117,16 @@ impl OverheadProbe {
         self.0.status()
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.0.stop(py, |_| PyDict::new(py))
     }
 }
 
 /// The host as /proc, /sys and taskstats tell it.
-#[pyclass(module = "leadline._core.host")]
+#[pyclass(frozen, module = "leadline._core.host")]
 pub(crate) struct HostProbe {
     runner: Runner,
-    work: Option<HostWork>,
+    work: Mutex<Option<HostWork>>,
     access: leadline_host::Access,
     losses: Arc<Losses>,
 }
@@ -143,8 +145,8 @@ impl HostProbe {
     ) -> Self {
         let work = py.detach(|| HostWork::open(taskstats));
         let (access, losses) = (work.access(), work.losses());
-        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: None };
-        HostProbe { runner, work: Some(work), access, losses }
+        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: OnceLock::new() };
+        HostProbe { runner, work: Mutex::new(Some(work)), access, losses }
     }
 
     fn describe(&self) -> Access {
@@ -152,8 +154,8 @@ impl HostProbe {
         Access { taskstats, exits, delays, pressure, io_of_others }
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        let Some(work) = self.work.take() else { return Err(Error::closed("the host probe")) };
+    fn start(&self) -> Result<(), Error> {
+        let Some(work) = self.work.lock().take() else { return Err(Error::closed("the host probe")) };
         self.runner.start("leadline-host", work)
     }
 
@@ -161,7 +163,7 @@ impl HostProbe {
         self.runner.status()
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let losses = self.losses.clone();
         self.runner.stop(py, |status| HostLoss {
             ticks_taken: status.ticks,
@@ -197,10 +199,10 @@ pub(crate) struct TicksLoss {
 }
 
 /// The TCP connections of one server, by sock_diag.
-#[pyclass(module = "leadline._core.host")]
+#[pyclass(frozen, module = "leadline._core.host")]
 pub(crate) struct SocketsProbe {
     runner: Runner,
-    work: Option<SocketsWork>,
+    work: Mutex<Option<SocketsWork>>,
     server: Arc<Mutex<(u32, u16)>>,
     owners: bool,
 }
@@ -219,8 +221,8 @@ impl SocketsProbe {
         growing_segments: bool,
     ) -> Result<Self, Error> {
         let work = py.detach(|| SocketsWork::open(pid, port))?;
-        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: None };
-        Ok(SocketsProbe { runner, owners: work.sees_owners(), server: work.server(), work: Some(work) })
+        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, ticker: OnceLock::new() };
+        Ok(SocketsProbe { runner, owners: work.sees_owners(), server: work.server(), work: Mutex::new(Some(work)) })
     }
 
     /// From now on the connections of this server: it has started again.
@@ -232,8 +234,8 @@ impl SocketsProbe {
         self.owners
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        let Some(work) = self.work.take() else { return Err(Error::closed("the probe of sockets")) };
+    fn start(&self) -> Result<(), Error> {
+        let Some(work) = self.work.lock().take() else { return Err(Error::closed("the probe of sockets")) };
         self.runner.start("leadline-socks", work)
     }
 
@@ -241,7 +243,7 @@ impl SocketsProbe {
         self.runner.status()
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.runner.stop(py, |status| TicksLoss { ticks_taken: status.ticks, ticks_missed: status.missed })
     }
 }

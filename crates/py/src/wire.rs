@@ -23,7 +23,7 @@ use pyo3::IntoPyObjectExt;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How often the ring is emptied.
 const DRAINS_HZ: f64 = 50.0;
@@ -323,10 +323,10 @@ impl Times {
 }
 
 /// Captures packets of an interface.
-#[pyclass(module = "leadline._core.wire")]
+#[pyclass(frozen, module = "leadline._core.wire")]
 pub(crate) struct Sniffer {
     runner: Runner,
-    work: Option<Work>,
+    work: Mutex<Option<Work>>,
     live: Arc<Mutex<Live>>,
 }
 
@@ -356,12 +356,13 @@ impl Sniffer {
         let work = py.detach(|| Work::open(&wanted, options))?;
         let live = work.live();
         let capture_dir = capture_dir.unwrap_or_default(); // nothing is written without one
-        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: None };
-        Ok(Sniffer { runner, work: Some(work), live })
+        let runner =
+            Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, ticker: OnceLock::new() };
+        Ok(Sniffer { runner, work: Mutex::new(Some(work)), live })
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        let Some(work) = self.work.take() else { return Err(Error::closed("the capture of packets")) };
+    fn start(&self) -> Result<(), Error> {
+        let Some(work) = self.work.lock().take() else { return Err(Error::closed("the capture of packets")) };
         self.runner.start("leadline-wire", work)
     }
 
@@ -370,7 +371,7 @@ impl Sniffer {
         joined(py, [self.runner.status()?.into_pyobject(py)?, caught.into_pyobject(py)?])
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let live = self.live.clone();
         let end = self.runner.stop(py, |_| {
             let live = live.lock();

@@ -139,7 +139,8 @@ class Following:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        final = self._sampler.stop()
+        with self._lock:
+            final = self._sampler.stop()
         error = final["error"]
         if error is not None and error["kind"] in FOLLOWED and self._error is None:
             if self._away is None:  # it went away just now
