@@ -134,6 +134,19 @@ def test_a_window_is_answered_as_the_capture_that_it_is(place: Place, store: Sto
     shown.explorer.capture.close()
 
 
+def test_a_window_is_compared_with_another_one_of_the_recorder(place: Place, store: Store, directory: Path) -> None:
+    registered(place, store, directory)
+    one, other = (f"{SECOND + low}.000-{SECOND + high}.000" for low, high in ((70, 80), (20, 40)))
+    assert asked(place, store, one, "about")["other"] is None
+    assert asked(place, store, f"{one}~{other}", "about")["other"]["window_s"] == pytest.approx(20, abs=0.2)
+    told = asked(place, store, f"{one}~{other}", "compare", "vs=all&by=class")
+    for window, of in zip(told["windows"], (one, other)):
+        alone = asked(place, store, of, "ranking", "by=class")
+        assert window["sessions"] == pytest.approx(alone["total_s"] / window["observed_s"])
+    with pytest.raises(LeadlineError, match="the window ends before it begins"):
+        asked(place, store, f"{one}~{SECOND + 9}.000-{SECOND + 8}.000", "about")
+
+
 def test_pieces_that_come_later_are_there_when_the_page_is_loaded_again(place: Place, store: Store, directory: Path) -> None:
     """And an address means the same when the first pieces are gone: its time is counted from the second that it names."""
     registered(place, store, directory)

@@ -381,7 +381,11 @@ def test_another_capture_is_compared_and_what_refuses_is_said(driver: Any, event
     page.go("?from=10&to=20&by=event")
     driver.find_element("css selector", "#vs option[value=same]").click()
     page.wait()
-    assert page.state["vs"] == "10-20"
+    assert page.state["vs"] == "same"
+    page.press("-")
+    said = page.value("document.querySelector('#said').textContent")
+    assert "A: 5.00 to 25.00 s of" in said and "B: 5.00 to 25.00 s of" in said, "it follows"
+    page.press("+")
     assert "not comparable" in page.value("document.querySelector('#said .refused').textContent")
     assert grown(page)["CPU"][0] == "0.000" and grown(page)["CPU"][2].startswith("\u2212")
     page.go("?vs=0-60&by=session")
@@ -452,6 +456,32 @@ def test_a_window_of_a_recorder_is_opened(driver: Any, recorder_url: str) -> Non
     driver.find_element("id", "recorder").click()
     page.wait()
     assert page.value("document.querySelector('#columns').hidden")
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_a_window_of_a_recorder_is_compared_with_another(driver: Any, recorder_url: str, width: int, height: int) -> None:
+    page = Page(driver, recorder_url, width, height)
+    page.go("?from=300&to=340")
+    page.click("#open-window")
+    page.until(lambda: "/at/" in driver.current_url, "the window")
+    page.wait()
+    window = driver.current_url
+    driver.find_element("css selector", "#vs option[value=another]").click()
+    page.until(lambda: "beside=" in driver.current_url, "the overview")
+    page.wait()
+    assert page.filters == ["2025-10-09 08:58:20 to 08:59:00 UTC"]
+    page.go(f"?{driver.current_url.partition('?')[2]}&from=0&to=30")
+    button = driver.find_element("id", "open-window")
+    assert button.text.startswith("Compare with this window (1 piece, ")
+    button.click()
+    page.until(lambda: "~" in driver.current_url, "both windows")
+    page.wait()
+    assert driver.current_url.startswith(window.rstrip("/")) and page.state["vs"] == "all"
+    said = page.value("document.querySelector('#said').textContent")
+    assert "A: 0.00 to 40.00 s of 20251009T085820Z.leadline" in said and "B: 0.00 to 30.00 s of 20251009T085320Z.leadline" in said
+    assert grown(page)["Lock:tuple"] and page.value("document.querySelector('#chart path.outline') !== null")
+    assert page.value("document.documentElement.scrollWidth") <= width
     assert page.complaints() == []
 
 

@@ -21,7 +21,7 @@ from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.explore import overview as overview_module
 from leadline.explore import windows
-from leadline.explore.answers import Explorer, open_explored
+from leadline.explore.answers import open_explored
 from leadline.explore.overview import Overview, is_recorder
 from leadline.explore.windows import Windows
 from leadline.recorder.events import tell
@@ -246,8 +246,10 @@ def test_a_directory_without_a_piece_is_one_error(tmp_path: Path, directory: Pat
         (path / "manifest.json").write_text("{")
     assert run(["explore", str(broken), "--no-browser"]) == 2
     assert capsys.readouterr().err.count("error: the recorder has no piece to explore") == 1
-    assert run(["explore", str(directory), "--with", str(directory), "--no-browser"]) == 2
-    assert "hint: leadline take --from-recorder" in capsys.readouterr().err
+    [first, *_] = directory.glob("*.leadline")
+    for of in (directory, first):
+        assert run(["explore", str(of), "--with", str(directory), "--no-browser"]) == 2
+        assert "hint: leadline explore DIR shows a recorder" in capsys.readouterr().err
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------
@@ -258,16 +260,16 @@ def name_of(first: float, last: float) -> str:
 
 
 @pytest.fixture
-def opened(directory: Path) -> Iterator[Windows[Explorer]]:
-    made = Windows(directory, lambda explorer: explorer, lambda explorer: explorer)
+def opened(directory: Path) -> Iterator[Windows]:
+    made = Windows(directory)
     yield made
     scratch = made._scratch
     made.close()
     assert not scratch.exists()
 
 
-def test_a_window_over_two_pieces_is_one_capture(opened: Windows[Explorer], directory: Path) -> None:
-    explorer = opened.opening(name_of(50, 70)).get()
+def test_a_window_over_two_pieces_is_one_capture(opened: Windows, directory: Path) -> None:
+    explorer = opened.opening(name_of(50, 70)).get().explorer
     assert (explorer.ts_to - explorer.ts_from) / 1e9 == pytest.approx(20)
     assert explorer.capture.scalar("select sum(weight_s) from db_time") == pytest.approx(10 * 1 + 10 * 2)
     [note] = explorer.notes
@@ -275,9 +277,9 @@ def test_a_window_over_two_pieces_is_one_capture(opened: Windows[Explorer], dire
 
 
 def test_the_command_that_keeps_a_window_makes_the_same_capture(
-    opened: Windows[Explorer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    opened: Windows, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explorer = opened.opening(name_of(55.5, 64.25)).get()
+    explorer = opened.opening(name_of(55.5, 64.25)).get().explorer
     [note] = explorer.notes
     words = note.split("keep it: leadline ")[1].replace("NAME", str(tmp_path / "kept")).split()
     assert run(words) == 0
@@ -287,14 +289,14 @@ def test_the_command_that_keeps_a_window_makes_the_same_capture(
     assert json.loads(capsys.readouterr().out) == explorer.capture.rows(query)
 
 
-def test_a_window_in_a_gap_is_an_error_that_is_tried_again(opened: Windows[Explorer]) -> None:
+def test_a_window_in_a_gap_is_an_error_that_is_tried_again(opened: Windows) -> None:
     first = opened.opening(name_of(130, 200))
     with pytest.raises(LeadlineError, match="nothing was recorded in this window"):
         first.get()
     assert opened.opening(name_of(130, 200)) is not first
 
 
-def test_few_windows_stay_open(opened: Windows[Explorer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_windows_stay_open(opened: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MOST_OPEN", 2)
     a, b, c = (name_of(at, at + 5) for at in (0, 10, 20))
     first = opened.opening(a)
@@ -305,8 +307,84 @@ def test_few_windows_stay_open(opened: Windows[Explorer], monkeypatch: pytest.Mo
     assert sorted(opened._open) == [a, c] and sorted(path.name for path in opened._scratch.iterdir()) == [a, c]
 
 
-@pytest.mark.parametrize("name", ["", "1-2", "1.000-", "2.000-1.000", "99999999999.000-99999999999.001", "../../etc", "1.000-2.000x"])
-def test_a_name_that_is_no_window_is_refused(opened: Windows[Explorer], name: str) -> None:
+NO_WINDOW = (
+    *("", "1-2", "1.000-", "2.000-1.000", "99999999999.000-99999999999.001", "../../etc", "1.000-2.000x"),
+    *("1.000-2.000~", "1.000-2.000~4.000-3.000", "1.000-2.000~3.000-4.000~5.000-6.000"),
+)
+
+
+@pytest.mark.parametrize("name", NO_WINDOW)
+def test_a_name_that_is_no_window_is_refused(opened: Windows, name: str) -> None:
     with pytest.raises(LeadlineError, match=r"no window of the recorder|ends before it begins"):
         opened.opening(name)
     assert list(opened._scratch.iterdir()) == []
+
+
+# -- a window beside another one ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One session active a day before, three now; the piece of the day before begins 10 s late."""
+    folder = tmp_path_factory.mktemp("days")
+    for number, (second, active, seconds) in enumerate(((10, 1, 50), (86_400, 3, 60)), 1):
+        piece(folder / str(number), folder / "shop", number + 2, second, active=active, seconds=seconds)
+    return folder / "shop"
+
+
+def active_in(answer: dict[str, Any]) -> list[float]:
+    return [window["sessions"] for window in answer["windows"]]
+
+
+def test_a_window_is_compared_with_the_same_time_a_day_before(days: Path) -> None:
+    windows = Windows(days)
+    alone = windows.opening(name_of(86_400, 86_440)).get()
+    [earlier] = alone.about("")["earlier"]
+    assert earlier == {"words": "a day before", "window": f"{name_of(86_400, 86_440)}~{name_of(0, 40)}"}
+    assert alone.about("")["other"] is None
+    both = windows.opening(earlier["window"]).get()
+    assert both.about("")["other"]["window_s"] == pytest.approx(30, abs=0.1), "from where it was recorded on"
+    answer = both.compare("vs=all&by=event")
+    assert active_in(answer) == pytest.approx([3, 1])
+    assert {row["label"]: (row["a"], row["b"]) for row in answer["rows"]} == {
+        "CPU": pytest.approx((1.5, 0.5)), "Lock:tuple": pytest.approx((1.5, 0.5)),
+    }  # fmt: skip
+    windows.close()
+
+
+def test_the_same_seconds_are_those_of_the_wall_clock(days: Path) -> None:
+    """The copy of the day before has nothing of its first 10 s, which begins 10 s later for that."""
+    windows = Windows(days)
+    both = windows.opening(f"{name_of(86_400, 86_440)}~{name_of(0, 40)}").get()
+    for query, expected in (("from=15&to=25&vs=same", (5, 15)), ("from=5&to=25&vs=same", (0, 15)), ("vs=same", (0, 30))):
+        _, there = both.compare(query)["windows"]
+        assert (there["from_s"], there["to_s"]) == pytest.approx(expected, abs=0.11), query
+    with pytest.raises(LeadlineError, match="has nothing of the same seconds"):
+        both.compare("from=1&to=9&vs=same")
+    windows.close()
+
+
+def test_windows_of_a_recorder_are_compared_with_a_capture(days: Path, directory: Path) -> None:
+    before = sorted(directory.glob("*.leadline"))[1]
+    windows = Windows(days, before)
+    shown = windows.opening(name_of(86_400, 86_440)).get()
+    assert shown.about("")["other"]["name"] == before.name
+    assert active_in(shown.compare("vs=all")) == pytest.approx([3, 2])
+    own = windows.opening(f"{name_of(86_400, 86_440)}~{name_of(20, 40)}").get()
+    assert active_in(own.compare("vs=all")) == pytest.approx([3, 1]), "a window that the address names goes first"
+    windows.close()
+    assert before.is_dir(), "only copies are removed"
+
+
+def test_a_factor_that_is_none_is_told_where_a_window_is_opened(days: Path, directory: Path) -> None:
+    windows = Windows(days, sorted(directory.glob("*.leadline"))[1], ["nothing_like_it"])
+    with pytest.raises(LeadlineError, match="nothing_like_it"):
+        windows.opening(name_of(86_400, 86_440)).get()
+    assert list(windows._scratch.iterdir()) != []
+    windows.close()
+    assert not windows._scratch.exists()
+
+
+def test_the_overview_keeps_which_window_another_is_chosen_for(directory: Path) -> None:
+    with over(directory) as overview:
+        assert overview.over_time(f"from=0&to=60&beside={name_of(60, 70)}")["pieces"] == 1

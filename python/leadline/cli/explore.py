@@ -14,7 +14,7 @@ from leadline.errors import LeadlineError
 if TYPE_CHECKING:
     from leadline.capture.reader import Tell
 
-HOW_TO_COMPARE = "leadline take --from-recorder DIR --between FROM TO makes a capture of a window"
+HOW_TO_COMPARE = "leadline explore DIR shows a recorder, and compares windows of it; with --with B, with capture B"
 
 
 @click.command(
@@ -37,7 +37,8 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
     below the axis say what else happened. A window can be compared with another one, or with one of capture B: what grew. Only the
     user who started it can open it. Ctrl-C ends it.
 
-    CAPTURE may be the directory of leadline record: the page shows all its pieces over time, and opens any window of them.
+    CAPTURE may be the directory of leadline record: the page shows all its pieces over time, and opens any window of them, also beside
+    another one: yesterday's, last week's, the one before a release.
     """
     try:
         from leadline.explore.app import serve, serve_recorder
@@ -56,6 +57,9 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
     if factors and other is None:
         raise LeadlineError("usage", "a factor is what differs between two captures", hint="--with B", where="--factor")
     check_one(capture)
+    if other is not None and is_recorder(other):
+        message = "a recorder cannot be what is compared with: which window of it is not said"
+        raise LeadlineError("usage", message, hint=HOW_TO_COMPARE, where="--with")
 
     def ready(url: str) -> None:
         click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
@@ -67,8 +71,8 @@ def command(capture: Path, other: Path | None, factors: tuple[str, ...], port: i
 
     if is_recorder(capture):
         if other is not None:
-            raise LeadlineError("usage", "windows of a recorder are not compared with another capture", hint=HOW_TO_COMPARE, where="--with")
-        serve_recorder(capture, port, ready)
+            check_explorable(other)
+        serve_recorder(capture, port, ready, other, factors)
         return
     for path in filter(None, (capture, other)):
         check_explorable(path)

@@ -15,7 +15,8 @@ from leadline.server.operation import Refused
 LONGEST_VALUE = 10_000
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-SHOWN = ("locks",)  # what else is open on the page
+SHOWN = ("locks", "beside")  # what else is open on the page; which window of a recorder another one is chosen for
+SAME, ALL = "same", "all"  # the same seconds of what it is compared with, as far as it has them; all of it
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ def wrong(what: str, hint: str = "") -> Refused:
     return Refused(400, "usage", what, hint=hint)
 
 
-def read_state(query: str, ts_from: int, ts_to: int, other: tuple[int, int] | None = None) -> State:
+def read_state(query: str, ts_from: int, ts_to: int, other: tuple[int, int] | None = None, shift_ns: int = 0) -> State:
     """The state that a query string names, for a capture from ts_from to ts_to. other: begin and end of the capture that it is compared
-    with, if that is another one. Raises Refused.
+    with, if that is another one. shift_ns: how much later in that one the same moment lies. Raises Refused.
     """
     given = _words(query)
     unknown = given.keys() - {"from", "to", "by", "vs", *SHOWN, *DIMENSIONS}
@@ -47,11 +48,21 @@ def read_state(query: str, ts_from: int, ts_to: int, other: tuple[int, int] | No
     if not 0 <= first < last <= ts_to - ts_from:
         raise wrong(f"the window must lie between 0 and {(ts_to - ts_from) / 1e9:.3f} s, and begin before it ends")
     filters = tuple((name, _value(name, given[name])) for name in DIMENSIONS if name in given)
-    versus = _versus(given["vs"], *(other or (ts_from, ts_to))) if "vs" in given else None
+    versus = None
+    if "vs" in given:
+        reach = other or (ts_from, ts_to)
+        versus = _versus(given["vs"], (first + shift_ns, last + shift_ns), *reach)
     return State(Asked(ts_from + first, ts_from + last, filters), by, versus)
 
 
-def _versus(text: str, ts_from: int, ts_to: int) -> tuple[int, int]:
+def _versus(text: str, same: tuple[int, int], ts_from: int, ts_to: int) -> tuple[int, int]:
+    if text == ALL:
+        return ts_from, ts_to
+    if text == SAME:
+        low, high = max(ts_from + same[0], ts_from), min(ts_from + same[1], ts_to)
+        if low >= high:
+            raise wrong("what it is compared with has nothing of the same seconds")
+        return low, high
     first, dash, last = text.partition("-")
     if not dash:
         raise wrong(f"{text[:60]!r} is no window to compare with", "vs=12.5-30")

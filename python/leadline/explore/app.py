@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def check(request: Request) -> None:
         raise Refused(403, "rights", "this page is answered only to the user who started it")
 
 
-def build(opening: Opening[Shown] | Opening[Overview], windows: Windows[Shown] | None = None) -> ASGIApp:
+def build(opening: Opening[Shown] | Opening[Overview], windows: Windows | None = None) -> ASGIApp:
     """windows: of a recorder, whose overview the opening then is."""
 
     def refused(request: Request, error: LeadlineError) -> Response:
@@ -132,7 +132,7 @@ def build(opening: Opening[Shown] | Opening[Overview], windows: Windows[Shown] |
     return Guard(app)
 
 
-def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None], windows: Windows[Shown] | None = None) -> None:
+def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None], windows: Windows | None = None) -> None:
     """Until SIGTERM or Ctrl-C. make: opens what is shown, while the page says so. ready: called with the address when it listens.
     windows: of a recorder.
 
@@ -177,8 +177,10 @@ def serve(make: Callable[[Tell], Any], port: int, ready: Callable[[str], None], 
         raise failed_first
 
 
-def serve_recorder(directory: Path, port: int, ready: Callable[[str], None]) -> None:
-    """A recorder's directory: its overview, and windows of it as captures. Raises LeadlineError."""
+def serve_recorder(
+    directory: Path, port: int, ready: Callable[[str], None], other: Path | None = None, factors: Sequence[str] = ()
+) -> None:  # fmt: skip
+    """A recorder's directory: its overview, and windows of it as captures, compared with `other` if that is given. Raises LeadlineError."""
     made: list[Overview] = []
 
     def make(tell: Tell) -> Overview:
@@ -186,7 +188,7 @@ def serve_recorder(directory: Path, port: int, ready: Callable[[str], None]) -> 
         made.append(Overview(directory))
         return made[0]
 
-    windows = Windows(directory, Shown.of, lambda shown: shown.explorer)
+    windows = Windows(directory, other, factors)
     try:
         serve(make, port, ready, windows)
     finally:

@@ -145,7 +145,7 @@ class Overview:
         return palette() | {
             "recorder": True, "name": self.directory.name, "path": str(self.directory), "window_s": (self.wall_to - self.wall_from) / 1e9,
             "epoch_s": self.wall_from / 1e9, "pieces": len(self.pieces), "cpu_count": max(counts, default=None), "notes": notes,
-            "other": None,
+            "other": None, "earlier": [],
         }  # fmt: skip
 
     def over_time(self, query: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python -m leadline.explore.piped CAPTURE
     python -m leadline.explore.piped --recorder SECOND DIR       all of a recorder, its time counted from this second since 1970
-    python -m leadline.explore.piped --recorder FROM-TO DIR      a window of it
+    python -m leadline.explore.piped --recorder FROM-TO DIR      a window of it; FROM-TO~FROM-TO: compared with another one
 
 It works within the bounds of server/read/sandbox.py, and ends with its stdin, or when nobody has asked anything for a while.
 """
@@ -66,7 +66,7 @@ def main(words: Sequence[str]) -> None:
     if words[0] != "--recorder":
         opening: Opening[Any] = Opening(lambda tell: Shown.of(open_explored(Path(words[0]), tell))).begin()
     elif "-" in words[1]:
-        opening = Windows(Path(words[2]), Shown.of, lambda shown: shown.explorer, by_hand=False).opening(words[1])
+        opening = Windows(Path(words[2]), by_hand=False).opening(words[1])
     else:
         answers, origin = OF_RECORDER, int(words[1])
         opening = Opening(lambda _: Overview(Path(words[2]), origin * 10**9)).begin()

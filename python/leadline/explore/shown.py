@@ -13,10 +13,13 @@ from leadline.explore.growth import Growth
 
 @dataclass(frozen=True)
 class Shown:
-    """A capture that the page shows, and what its windows are compared with."""
+    """A capture that the page shows, and what its windows are compared with. earlier: of a window of a recorder, others that it can be
+    compared with, in words, and the names of both. shift_ns: how much later the same moment lies in what it is compared with."""
 
     explorer: Explorer
     growth: Growth
+    earlier: Sequence[tuple[str, str]] = ()
+    shift_ns: int = 0
 
     @classmethod
     def of(cls, explorer: Explorer, other: Explorer | None = None, factors: Sequence[str] = ()) -> Shown:
@@ -25,12 +28,19 @@ class Shown:
             growth.check_factors()
         return cls(explorer, growth)
 
+    def close(self) -> None:
+        self.explorer.capture.close()
+        if self.growth.is_other:
+            self.growth.there.capture.close()
+
     def state(self, query: str) -> State:
         here, there = self.explorer, self.growth.there
-        return read_state(query, here.ts_from, here.ts_to, (there.ts_from, there.ts_to))
+        return read_state(query, here.ts_from, here.ts_to, (there.ts_from, there.ts_to), self.shift_ns)
 
     def about(self, _query: str) -> dict[str, Any]:
-        return self.explorer.about() | {"other": self.growth.there.named() if self.growth.is_other else None}
+        other = self.growth.there.named() if self.growth.is_other else None
+        earlier = [{"words": words, "window": window} for words, window in self.earlier]
+        return self.explorer.about() | {"other": other, "earlier": earlier}
 
     def ranking(self, query: str) -> dict[str, Any]:
         state = self.state(query)

@@ -75,21 +75,47 @@ function choices() {
   const low = from(), high = to(), isWhole = low === 0 && high >= about.window_s, other = about.other;
   const of = [["", "Compare with…", null]];
   if (other) {
-    of.push(["other", `all of ${other.name}`, [0, other.window_s]]);
-    if (low < other.window_s) of.push(["same", `the same seconds of ${other.name}`, [low, Math.min(high, other.window_s)]]);
+    of.push(["other", `all of ${other.name}`, null]);
+    if (low < other.window_s) of.push(["same", `the same seconds of ${other.name}`, null]);
   } else {
     if (low > 0) of.push(["before", "the time before, as long", [Math.max(2 * low - high, 0), low]]);
     if (!isWhole) of.push(["all", "the whole capture", [0, about.window_s]]);
     of.push(["this", "this window; then choose another", [low, high]]);
   }
+  for (const { words, window } of about.earlier) of.push([`at ${window}`, `the same time ${words}`, null]);
+  if (isWindow()) of.push(["another", "another window of the recorder\u2026", null]);
   if (state().has("vs")) of.push(["off", "nothing", null]);
   return of;
 }
 
+const isWindow = () => location.pathname.startsWith(document.body.dataset.windows);
+
+// The address of a window of the recorder, or of one that is compared with another.
+const windowAt = (name) => `${document.body.dataset.windows}${name}${document.body.dataset.end}`;
+
+// The name of the window that is shown, without the one that it is compared with.
+const ownName = () => location.pathname.slice(document.body.dataset.windows.length).match(/^[0-9.]+-[0-9.]+/)[0];
+
+// The moments of a window's name, for people.
+function moments(name) {
+  const [low, high] = name.split("-").map((second) => new Date(Number(second) * 1000).toISOString().slice(0, 19).replace("T", " "));
+  return `${low} to ${low.slice(0, 10) === high.slice(0, 10) ? high.slice(11) : high} UTC`;
+}
+
 function versus(name) {
+  if (name === "another") {
+    location.href = `${at("recorder").getAttribute("href")}?beside=${ownName()}`;
+    return;
+  }
+  if (name.startsWith("at ")) {
+    const next = state();
+    next.set("vs", "same");
+    location.href = `${windowAt(name.slice(3))}?${next}`;
+    return;
+  }
+  if (name === "same" || name === "other") { go({ vs: name === "same" ? "same" : "all" }); return; }
   const seconds = (choices().find((choice) => choice[0] === name) || [])[2];
-  const most = about.other ? about.other.window_s : about.window_s;
-  go({ vs: seconds ? `${figure(seconds[0], Math.floor)}-${figure(Math.min(seconds[1], most), Math.floor)}` : null });
+  go({ vs: seconds ? `${figure(seconds[0], Math.floor)}-${figure(Math.min(seconds[1], about.window_s), Math.floor)}` : null });
 }
 
 function filter(by, key) {
@@ -130,9 +156,13 @@ function swatch(name) {
 }
 
 function showFilters(filters) {
-  const vs = state().get("vs"), compared = vs ? `${vs.replace("-", " to ")} s${about.other ? ` of ${about.other.name}` : ""}` : "";
+  const vs = state().get("vs"), words = { same: "the same seconds", all: "all" }[vs] || (vs ? `${vs.replace("-", " to ")} s` : "");
+  const compared = `${words}${about.other ? ` of ${about.other.name}` : ""}`;
   const chip = vs ? [make("button", { type: "button", class: "filter", "aria-label": `Remove: compared with ${compared}`, on: () => go({ vs: null }) },
     make("span", { class: "soft" }, "compared with"), " ", make("span", { class: "versus" }, compared), make("span", { "aria-hidden": "true" }, " ×"))] : [];
+  const beside = state().get("beside");
+  if (beside) chip.push(make("button", { type: "button", class: "filter", "aria-label": `Remove: to be compared with ${moments(beside)}`, on: () => go({ beside: null }) },
+    make("span", { class: "soft" }, "to be compared with"), " ", make("span", { class: "value" }, moments(beside)), make("span", { "aria-hidden": "true" }, " ×")));
   at("filters").replaceChildren(...chip, ...filters.map((f) => make(
     "button", { type: "button", class: "filter", title: f.label, "aria-label": `Remove the filter ${label(f.by)} ${f.label}`, "data-by": f.by, on: () => go({ [f.by]: null }) },
     make("span", { class: "soft" }, label(f.by)), " ", make("span", { class: "value" }, f.label), make("span", { "aria-hidden": "true" }, " ×"),
@@ -304,7 +334,7 @@ function showWindow(time, ranking, locks, compares) {
 // A recorder: what it takes to open the window, and its sums once more while pieces are being read.
 function showPieces(time) {
   const size = time.bytes < 1e6 ? `${Math.ceil(time.bytes / 1e3)} kB` : `${Math.round(time.bytes / 1e6).toLocaleString("en")} MB`;
-  at("open-window").textContent = `Open this window (${time.pieces} piece${time.pieces === 1 ? "" : "s"}, ${size} to read)`;
+  at("open-window").textContent = `${state().has("beside") ? "Compare with" : "Open"} this window (${time.pieces} piece${time.pieces === 1 ? "" : "s"}, ${size} to read)`;
   at("open-window").disabled = time.pieces === 0;
   clearTimeout(timer);
   if (time.unread.length) timer = setTimeout(() => { if (!chart.isDragged) refresh(); askMarks(); }, AGAIN_MS);
@@ -338,9 +368,9 @@ function showAgain(isWhole) {
 }
 
 function openWindow() {
-  const { from_s, to_s } = chart.data;
-  const { windows, end } = document.body.dataset;
-  location.href = `${windows}${(about.epoch_s + from_s).toFixed(3)}-${(about.epoch_s + to_s).toFixed(3)}${end}`;
+  const { from_s, to_s } = chart.data, beside = state().get("beside");
+  const name = `${(about.epoch_s + from_s).toFixed(3)}-${(about.epoch_s + to_s).toFixed(3)}`;
+  location.href = beside ? `${windowAt(`${beside}~${name}`)}?vs=all` : windowAt(name);
 }
 
 // They stand above the ranking: a click there may miss until they are drawn, and the page is not settled before.
@@ -416,9 +446,8 @@ async function start() {
     return;
   }
   at("name").textContent = about.name;
-  const isWindow = location.pathname.startsWith(document.body.dataset.windows);
-  at("recorder").hidden = !isWindow;
-  at("whole-of").textContent = about.recorder ? " recorder" : isWindow ? " window" : " capture";
+  at("recorder").hidden = !isWindow();
+  at("whole-of").textContent = about.recorder ? " recorder" : isWindow() ? " window" : " capture";
   for (const id of ["columns", "vs", "chart-sql-of", "marks-sql-of"]) at(id).hidden = Boolean(about.recorder);
   at("open-window").hidden = !about.recorder;
   at("open-window").addEventListener("click", openWindow);

@@ -102,7 +102,7 @@ def explored(capture: Path, question: str, query: str) -> Any:
 
 def explored_recorder(directory: Path, window: str, question: str, query: str) -> Any:
     """The same of a recorder's directory. window: seconds since 1970 from which its time is counted; or FROM-TO, a window of it that is
-    opened as a capture. Raises LeadlineError.
+    opened as a capture, or FROM-TO~FROM-TO with the one that it is compared with. Raises LeadlineError.
     """
     return _answered(f"{window} {directory}", ["--recorder", window, str(directory)], question, query)
 

@@ -18,7 +18,8 @@ from leadline.server.read.exploring import QUESTIONS, explored_recorder
 from leadline.server.rights import NAME, marks
 
 RECORDER = Input("recorder", "name of the recorder: small letters, digits, . _ -", pattern=NAME)
-WINDOW = r"\d{1,10}(\.\d{3}-\d{1,10}\.\d{3})?"
+BETWEEN = r"\d{1,10}\.\d{3}-\d{1,10}\.\d{3}"
+WINDOW = rf"\d{{1,10}}|{BETWEEN}(~{BETWEEN})?"
 
 
 @finder("recorder")
@@ -86,9 +87,10 @@ def _directory(call: Call) -> Path:
 
 
 def _explore(call: Call, inputs: dict[str, Any]) -> Any:
-    begins, dash, ends = inputs["window"].partition("-")
-    if dash and float(begins) >= float(ends):
-        raise LeadlineError("usage", "the window ends before it begins", where="window")
+    for window in inputs["window"].split("~"):
+        begins, dash, ends = window.partition("-")
+        if dash and float(begins) >= float(ends):
+            raise LeadlineError("usage", "the window ends before it begins", where="window")
     return explored_recorder(_directory(call), inputs["window"], inputs["question"], inputs["state"] or "")
 
 
@@ -114,7 +116,8 @@ OPERATIONS = (
     Operation(
         "recorder.explore", "GET", "/recorders/{recorder}/explore/{window}/{question}", "viewer", "recorder",
         "Ask a recorder what the page of `leadline explore` asks.", _explore,
-        (RECORDER, Input("window", "all of it: the second since 1970 that time is counted from; or FROM-TO, each with milliseconds",
+        (RECORDER, Input("window", "all of it: the second since 1970 that time is counted from; or FROM-TO, each with "
+               "milliseconds; FROM-TO~FROM-TO: a window that is compared with another one",
                          pattern=WINDOW),
          Input("question", "which of the page's questions; opening: how far it is opened", "enum", choices=QUESTIONS),
          Input("state", "window and filters, as the address of the page has them: from=10&to=20&class=Lock", required=False)),

@@ -342,7 +342,8 @@ def explore_routes(site: Site) -> list[BaseRoute]:
             begins = await run_sync(site.perform, BY_NAME["recorder.begin"], asked(request), given)
         except LeadlineError as e:
             return await not_shown(site, request, e)
-        return RedirectResponse(f"{link('/recorders/')}{quote(name, safe='')}/from/{begins['second']}/explore", 303)
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(f"{link('/recorders/')}{quote(name, safe='')}/from/{begins['second']}/explore{query}", 303)
 
     return [
         *routes("run.explore", "/runs/{run}/files/{n}/", of_run),
