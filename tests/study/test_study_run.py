@@ -245,6 +245,15 @@ def test_a_study_of_which_all_fails_says_so_and_is_an_error(tmp_path: Path) -> N
     assert "no verdict yet: it ended after" in study(tmp_path / "book", "show").stdout
 
 
+@pytest.mark.parametrize("repetitions", [1, 2])
+def test_a_short_study_of_which_all_fails_is_an_error_too(tmp_path: Path, repetitions: int) -> None:
+    """It ends before a combination is given up, which takes two failures and a trial after them."""
+    text = '[[factor]]\nname = "w"\ncommand = true\nlevels = ["4", "5"]\n[load]\ncommand = "sh -c \'exit 4\' {w}"\n'
+    done = study(tmp_path / "book", "run", written(tmp_path, f"repetitions = {repetitions}\n{text}"))
+    assert (done.returncode, "error: all trials fail" in done.stderr) == (2, True), done.stderr
+    assert "detail: exit code 4" in done.stderr and "hint: leadline book list --kind trial" in done.stderr
+
+
 def test_a_study_that_has_ended_or_runs_is_not_gone_on_with(tmp_path: Path) -> None:
     text = '[[factor]]\nname = "w"\ncommand = true\nlevels = ["true", "echo"]\n[load]\ncommand = "{w}"\n'
     path = written(tmp_path, "repetitions = 1\n" + text)

@@ -32,6 +32,7 @@ from leadline.study.design import NOTHING, STANDBY, Metric, Study
 from leadline.study.servers import NamedServer, PrivateServers, Servers, environment_of, run_sql
 from leadline.study.watch import Watcher
 
+HOW_TO_SEE = "leadline book list --kind trial; leadline book log RUN"
 WAIT_S = 60.0  # for what a killed study has left: a trial that ends, a guard that puts settings back
 
 
@@ -230,12 +231,14 @@ class StudyRun(Registered):
                 given_up.add(at)
                 if len(given_up) >= len(study.cells) - 1:
                     why = f"all combinations but {len(study.cells) - len(given_up)} fail"
-                    raise LeadlineError("gone", why, detail=failed[at][-1], hint="leadline book list --kind trial; leadline book log RUN")
+                    raise LeadlineError("gone", why, detail=failed[at][-1], hint=HOW_TO_SEE)
                 continue
             goes_on = self._trial("leg", n, study.cells[at])
             failed[at].append(self.recorded[-1].problem)
             if not goes_on:
                 return
+        if self.failures is not None and all(problem for problems in failed.values() for problem in problems):
+            raise LeadlineError("gone", "all trials fail", detail=failed[numbers[-1]][-1], hint=HOW_TO_SEE)
 
     def _trial(self, part: str, n: int, cell: Cell) -> bool:
         """Whether more are run."""
