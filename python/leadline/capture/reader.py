@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from leadline.capture.hold import create_view, held_tables, is_small, passes_to_read, plan_for_few_rows, samples_of
-from leadline.capture.manifest import Manifest, read_manifest
+from leadline.capture.manifest import MANIFEST, Manifest, read_manifest
 from leadline.capture.steps import Step, run_steps
 from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
 from leadline.duck import duckdb
@@ -93,7 +93,8 @@ class Capture:
             with self.later.lock:
                 wanted = with_what_they_read(named) & self.later.create.keys()
                 for name in [name for name in self.later.create if name in wanted]:  # each after what it reads
-                    self.later.create[name](self.db)
+                    with _read_while_it_is_there(self.path):
+                        self.later.create[name](self.db)
                     del self.later.create[name]
 
     def scalar(self, sql: str) -> Any:
@@ -127,6 +128,26 @@ def open_capture(
     """
     path = Path(path)
     manifest = read_manifest(path)
+    with _read_while_it_is_there(path):
+        return _opened(path, manifest, hold=hold, whole=whole, most_samples=most_samples, meanwhile=meanwhile, tell=tell)
+
+
+@contextlib.contextmanager
+def _read_while_it_is_there(path: Path) -> Iterator[None]:
+    """A recorder removes its oldest pieces, and readers do not hold it up. Raises LeadlineError."""
+    try:
+        yield
+    except (duckdb.IOException, FileNotFoundError) as e:
+        why = "" if isinstance(e, FileNotFoundError) else str(e).strip().partition("\n")[0]
+        if not (path / MANIFEST).exists():
+            raise LeadlineError("not_found", "the capture was removed while it was read", detail=why, where=str(path)) from e
+        raise LeadlineError("invalid", "the capture cannot be read", detail=why, where=str(path)) from e
+
+
+def _opened(
+    path: Path, manifest: Manifest, *, hold: bool, whole: bool, most_samples: int | None, meanwhile: Callable[[], None] | None,
+    tell: Tell | None,
+) -> Capture:  # fmt: skip
     reading = threading.Thread(target=all_tables)  # Python's work, beside DuckDB's start
     reading.start()
     capture = Capture(path, manifest, memory_database(), held=hold)
@@ -233,6 +254,8 @@ def _create_rows(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: 
     empty = empty_table(table)
     segments = [s for s in sorted((path / table.name).glob("*.parquet")) if s.stat().st_size > 0]
     if not segments:
+        if not (path / MANIFEST).exists():  # else what was removed would look like a capture without rows
+            raise FileNotFoundError(path)
         db.execute(f'create {kind} "{table.rows_name}" as {empty}')
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
