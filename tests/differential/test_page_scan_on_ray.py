@@ -19,25 +19,17 @@ import pytest
 from conftest import no_oracle, wait_until
 from leadline.cli import run
 from leadline.files.pages import scan
-from page_tasks import WAITING, made
-from ray_faults import Faults
+from page_tasks import FILES, WAITING, made, tables_of_a_task_each
 from recovery import only_in_long_runs
+from task_faults import Faults, ray_node
 
-PAGES = Path(__file__).resolve().parents[2] / "testdata" / "postgres" / "9.6"
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 TABLES = ("page", "heap_tuple")
-FILES = 6  # a task each
 
 
 @pytest.fixture(scope="module")
 def relations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of 50 MB: two do not fit into one task."""
-    folder = tmp_path_factory.mktemp("on-ray") / "5"
-    folder.mkdir()
-    page = (PAGES / "heap_4_rows.page").read_bytes()
-    for number in range(FILES):
-        (folder / str(16384 + number)).write_bytes(page * (6400 + number))
-    return folder
+    return tables_of_a_task_each(tmp_path_factory.mktemp("on-ray") / "5")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +77,7 @@ def test_the_files_are_those_of_threads(relations: Path, whole: Path, cluster: A
 def test_a_task_that_raises_once_is_run_again(
     relations: Path, whole: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "raise")
+    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "raise", ray_node)
     scanned(relations, out, faults, monkeypatch)
     assert made(out, TABLES) == made(whole, TABLES)
     assert len(faults.begun()) == FILES + 1
@@ -96,7 +88,7 @@ def test_a_killed_worker_is_replaced(
     relations: Path, whole: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It kills itself with its part written and no receipt given."""
-    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "kill")
+    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "kill", ray_node)
     scanned(relations, out, faults, monkeypatch)
     assert made(out, TABLES) == made(whole, TABLES)
     assert len(faults.begun()) == FILES + 1
@@ -107,7 +99,7 @@ def test_tasks_of_a_removed_node_run_on_the_other(
     relations: Path, whole: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both nodes have begun a task, and one is removed before either ends."""
-    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "wait")
+    out, faults = tmp_path / "out.leadline", Faults(tmp_path, "wait", ray_node)
     removed = cluster.workers[1]
 
     def remove() -> None:

@@ -20,8 +20,8 @@ from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.files.pages import scan
 from leadline.files.tasks import Receipt, Task
-from leadline.files.tasks.receipts import RECEIPTS
-from page_tasks import WAITING, made
+from leadline.files.tasks.receipts import RECEIPTS, Receipts
+from page_tasks import WAITING, example_with, made
 
 PAGES = Path(__file__).resolve().parents[2] / "testdata" / "postgres" / "9.6"
 TABLES = ("page", "heap_tuple", "index_item")
@@ -167,10 +167,19 @@ def test_without_ray_the_error_says_what_to_install(
     assert (error["message"], "pip install leadline[ray]" in error["hint"]) == ("Ray is not installed", True)
 
 
+def test_a_task_without_receipt_is_not_committed(whole: Path, tmp_path: Path) -> None:
+    """As where another leadline ran it, in a loop of one's own."""
+    out = tmp_path / "out.leadline"
+    shutil.copytree(whole, out)
+    before = made(out, TABLES)
+    with pytest.raises(LeadlineError, match="tasks have no receipt") as raised:
+        Receipts(out).commit(["of-another-leadline"], TABLES)
+    assert raised.value.hint == "install the same version on all nodes"
+    assert made(out, TABLES) == before
+
+
 def test_the_example_of_another_engine_makes_the_same_files(relations: Path, whole: Path, tmp_path: Path) -> None:
-    guide = (Path(__file__).resolve().parents[2] / "docs/guides/pages.md").read_text()
-    [example] = [block.partition("```")[0] for block in guide.split("```python\n")[1:]]
     out, script = tmp_path / "rows", tmp_path / "example.py"
-    script.write_text(example.replace("/shared/rows", str(out)).replace("/shared/main", str(relations)))
+    script.write_text(example_with("multiprocessing", {"/shared/rows": str(out), "/shared/main": str(relations)}))
     subprocess.run([sys.executable, str(script)], check=True, timeout=60)
     assert made(out, TABLES) == made(whole, TABLES)

@@ -1,4 +1,5 @@
-"""What the tests of `page scan` as tasks share: what a scan made, and a scan that waits to be killed."""
+"""What the tests of `page scan` as tasks share: what a scan made, a scan that waits to be killed, tables of a task each, and the examples
+of the guide."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from pathlib import Path
 
 from leadline.files.tasks.receipts import RECEIPTS
 
+ROOT = Path(__file__).resolve().parents[2]
+FILES = 6
 # Says "kept" when the receipts of the first tasks are, as many as its first argument says, and does nothing more. Others may have written
 # their parts, without a receipt.
 WAITING = """
@@ -32,3 +35,22 @@ def made(out: Path, tables: Iterable[str]) -> dict[str, bytes]:
     """The files of tables, and the receipts of all tasks, which have the sum of each."""
     files = [file for table in tables for file in (out / table).iterdir()]
     return {str(file.relative_to(out)): file.read_bytes() for file in (*files, out / RECEIPTS)}
+
+
+def tables_of_a_task_each(folder: Path) -> Path:
+    """FILES tables of 50 MB: two do not fit into one task."""
+    folder.mkdir()
+    page = (ROOT / "testdata" / "postgres" / "9.6" / "heap_4_rows.page").read_bytes()
+    for number in range(FILES):
+        (folder / str(16384 + number)).write_bytes(page * (6400 + number))
+    return folder
+
+
+def example_with(word: str, places: dict[str, str]) -> str:
+    """The example of the guide that has this word, with other places."""
+    guide = (ROOT / "docs" / "guides" / "pages.md").read_text()
+    [example] = [code for block in guide.split("```python\n")[1:] if word in (code := block.partition("```")[0])]
+    for place, other in places.items():
+        assert place in example
+        example = example.replace(place, other)
+    return example

@@ -81,7 +81,11 @@ class Receipts:
 
     def commit(self, tasks: list[str], tables: tuple[str, ...]) -> tuple[list[Receipt], str]:
         """The receipts of these tasks in their order, and the SHA-256 of the file that then has exactly them. In the folders of the
-        tables, only their parts stay."""
+        tables, only their parts stay. Raises LeadlineError when a task has none."""
+        if missing := sum(task not in self._found for task in tasks):
+            detail = f"{missing} of {len(tasks)}: not run, or by another leadline, which names tasks otherwise"
+            hint = "install the same version on all nodes"
+            raise LeadlineError("gone", "tasks have no receipt", detail=detail, hint=hint, where=str(self._path))
         receipts = [self._found[task] for task in tasks]
         content = self._write(receipts)
         parts = {part["file"] for receipt in receipts for part in receipt["parts"]}
