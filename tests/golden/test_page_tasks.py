@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -165,6 +166,14 @@ def test_without_ray_the_error_says_what_to_install(
     assert run(["page", "scan", str(relations), "-o", str(tmp_path / "out.leadline"), "--engine", "ray", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["message"], "pip install leadline[ray]" in error["hint"]) == ("Ray is not installed", True)
+
+
+def test_without_daft_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "daft", None)
+    monkeypatch.delitem(sys.modules, "leadline.files.pages.on_daft", raising=False)
+    with pytest.raises(LeadlineError, match="Daft is not installed") as raised:
+        importlib.import_module("leadline.files.pages.on_daft")
+    assert "pip install leadline[daft]" in raised.value.hint
 
 
 def test_a_task_without_receipt_is_not_committed(whole: Path, tmp_path: Path) -> None:
