@@ -46,9 +46,9 @@ def tables_of_a_task_each(folder: Path) -> Path:
     return folder
 
 
-def example_with(word: str, places: dict[str, str]) -> str:
-    """The example of the guide that has this word, with other places."""
-    guide = (ROOT / "docs" / "guides" / "pages.md").read_text()
+def example_with(word: str, places: dict[str, str], guide: str = "pages.md") -> str:
+    """The example of a guide that has this word, with other places."""
+    guide = (ROOT / "docs" / "guides" / guide).read_text()
     [example] = [code for block in guide.split("```python\n")[1:] if word in (code := block.partition("```")[0])]
     for place, other in places.items():
         assert place in example

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -36,6 +37,7 @@ Examples:
   leadline rows DATA_DIR orders --columns id,total --limit 10
   leadline rows DATA_DIR orders --where "paid is null" -o open.csv
   leadline rows DATA_DIR orders -o orders.parquet
+  leadline rows DATA_DIR orders --arrow | python load.py
   leadline rows base/16384/16402 --json
   leadline rows /backup/monday orders
   leadline rows public.orders --dsn postgres:///shop""",
@@ -47,13 +49,14 @@ Examples:
 @click.option("--columns", metavar="A,B", callback=_names, help="Only these columns, in this order; quote names with commas.")
 @click.option("--where", "conditions", metavar="CONDITIONS", help="Only rows for which this is true, as in SQL: a > 1 and b is not null.")
 @click.option("--dead", is_flag=True, help="Also print dead row versions. Adds the columns ctid and status.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv, .parquet, .arrow or .arrows.")
 @force
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print or write at most N rows: the first ones.")
-@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use with -o and --csv.  [default: one per CPU]")
+@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads of -o, --csv and --arrow.  [default: one per CPU]")
 @based_on
 @key_file
 @form()
+@click.option("--arrow", "form", flag_value="arrow", help="Print an Arrow IPC stream.")
 def command(
     path: Path,
     relation: str | None,
@@ -78,19 +81,25 @@ def command(
     replays the WAL. Columns are read from the
     catalog in the data directory. Values are printed as the server prints them. Changes that a running server has only
     in its buffers cannot be seen: run CHECKPOINT to write them. With --dsn, leadline asks the server only for the path of the table.
-    With --csv, values are as COPY writes them.
+    With --csv, values are as COPY writes them. With --arrow, and in FILE.arrow (Arrow IPC file) and FILE.arrows (stream), they have
+    the types of FILE.parquet.
     --where takes COLUMN = VALUE (also <> < <= > >=), COLUMN IS NULL and COLUMN IS NOT NULL, joined by AND; texts compare by their bytes.
     Exit code 0: the whole table was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
     """
     from leadline._core.rows import RowScan
     from leadline.book.recorder import current
     from leadline.errors import LeadlineError
-    from leadline.files import backup_rows, row_losses, unreadable
+    from leadline.files import arrow_rows, backup_rows, row_losses, unreadable
     from leadline.files.backup_key import backup_key
     from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
 
+    if output and output.suffix.lower() not in (suffixes := (".csv", ".parquet", *arrow_rows.FORMS)):
+        raise LeadlineError("usage", f"the output name must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", where=str(output))
+    if form == "arrow" and (output or sys.stdout.isatty()):
+        reason = "--arrow prints rows, and -o writes them to a file" if output else "Arrow is binary, and not for a terminal"
+        raise LeadlineError("usage", reason, hint="for a file: -o FILE.arrows, without --arrow")
     if dsn is not None:
         if relation or database:
             raise LeadlineError("usage", "--dsn takes only the name of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
@@ -117,7 +126,10 @@ def command(
                 line.share(done, blocks, f"{done} of {blocks} blocks")
 
             try:
-                exported, as_text = scan.export(str(output), threads or threads_here(), progress)
+                if output.suffix.lower() in arrow_rows.FORMS:
+                    exported, as_text = arrow_rows.export_arrow(scan, output, threads or threads_here(), progress)
+                else:
+                    exported, as_text = scan.export(str(output), threads or threads_here(), progress)
             finally:
                 line.done()
             status = scan.status()
@@ -125,9 +137,8 @@ def command(
             made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
             made |= {**status, "notes": around["remarks"] if around else [], "unread_files": source.lost}
             unreadable.write(beside, status["unreadable"])
-            if as_text and not form:
-                those = ", ".join(as_text)
-                click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
+            if not form:
+                _tell_text(as_text)
             current().summary(f"{exported} rows of {about['relation']}")
             click.echo(source.named(to_json(made)) if form else f"{exported} rows of {about['relation']} written to {output}")
             if status["unreadable"] and not form:
@@ -135,6 +146,11 @@ def command(
             count = exported
         elif form == "csv":
             count = _print_csv(scan, threads or threads_here())
+        elif form == "arrow":
+            with arrow_rows.exported(scan, threads or threads_here()) as made_here:
+                arrow_rows.write_arrow(sys.stdout.buffer, made_here, ".arrows")
+            _tell_text(made_here.as_text)
+            count = made_here.rows
         elif form == "json":
             found = (_as_dict(names, names + printed, row, dead=dead) for names, rows in _batches(scan) for row in rows)
             print_json_list(chain(found, unreadable.as_rows(scan)))
@@ -150,6 +166,12 @@ def command(
         for said in source.lines():
             click.echo(said, err=True)
         return OUTCOME_FINE if row_losses.is_whole(status) and not source.lost else OUTCOME_FINDINGS
+
+
+def _tell_text(columns: list[str]) -> None:
+    if columns:
+        those = ", ".join(columns)
+        click.echo(f"note: written as text, because the type of the file cannot hold all values (such as infinity): {those}", err=True)
 
 
 def _print_csv(scan: RowScan, threads: int) -> int:
