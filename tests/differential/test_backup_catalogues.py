@@ -1,15 +1,13 @@
 """`page check --all-backups`, and backups of barman and WAL-G.
 
 barman's are made of files that a real pg_basebackup took, laid out as barman 3.4 does (test_backup_barman.py has those of a real barman);
-WAL-G's are made by hand as its source says (internal/databases/postgres), since it is in no package here.
+WAL-G's are made as its source says (walg_samples.py); test_backup_walg_real.py has those of WAL-G itself.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import struct
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -20,8 +18,8 @@ import pytest
 from leadline.cli import run
 from pgbackrest_repos import Repo, repository
 from tar_backups import Source, source
+from walg_samples import BLOCK, increment, partition, walg_backup
 
-BLOCK = 8192
 SAME = ("files", "bytes", "pages", "items", "checksums", "kinds", "classes")
 
 
@@ -111,34 +109,6 @@ def test_backups_of_barman_that_are_not_read(tmp_path: Path, capsys: pytest.Capt
 # WAL-G
 
 
-def partition(path: Path, members: dict[str, bytes]) -> None:
-    """An archive as WAL-G names its members, compressed by lz4."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        for name, data in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(data)
-            tar.addfile(about, io.BytesIO(data))
-    done = subprocess.run(["lz4", "-1", "-c"], input=content.getvalue(), capture_output=True, check=True, timeout=60)
-    path.write_bytes(done.stdout)
-
-
-def walg_backup(folder: Path, name: str, parts: list[dict[str, bytes]], sentinel: dict[str, Any], metadata: dict[str, Any]) -> Path:
-    backup = folder / "basebackups_005" / name
-    (backup / "tar_partitions").mkdir(parents=True)
-    for number, members in enumerate(parts, 1):
-        partition(backup / "tar_partitions" / f"part_{number}.tar.lz4", members)
-    (backup / "files_metadata.json").write_text(json.dumps(metadata))
-    (backup.parent / f"{name}_backup_stop_sentinel.json").write_text(json.dumps(sentinel))
-    return backup
-
-
-def increment(content: bytes, blocks: list[int]) -> bytes:
-    """The blocks of a file that changed."""
-    pages = [content[block * BLOCK : (block + 1) * BLOCK] for block in blocks]
-    return b"wi1\x55" + struct.pack(f"<QI{len(blocks)}I", len(content), len(blocks), *blocks) + b"".join(pages)
-
-
 @pytest.mark.live
 def test_backups_of_walg(primary: Source, tars: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tarfile.open(tars / "base.tar") as tar:
@@ -176,7 +146,7 @@ def test_backups_of_walg_that_are_not_read(tmp_path: Path, capsys: pytest.Captur
     (backup / "tar_partitions" / "part_2.tar.br").unlink()
     (backup / "files_metadata.json").write_text('{"Files": {"/base/5/16384": {"IsIncremented": true}}}')
     [problem] = asked(capsys, backup, code=1)["problems"]
-    assert (problem["class"], Path(problem["path"]).name) == ("incremental", "INCREMENTAL.16384")
+    assert (problem["class"], Path(problem["path"]).name) == ("unreadable", "INCREMENTAL.16384")
     (tmp_path / "basebackups_005" / "base_1_backup_stop_sentinel.json").unlink()
     assert asked(capsys, backup, code=2)["error"]["message"] == "this backup is not complete"
 

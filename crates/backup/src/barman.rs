@@ -57,7 +57,11 @@ impl Barman {
         let beside = if store::is_folder(&data) { Vec::new() } else { archives_in(folder)? };
         let inner: Box<dyn Backup> = match Tars::open(&data, go_on)? {
             Some(tars) => Box::new(tars),
-            None if !beside.is_empty() => Box::new(Tars::of(beside, folder, BTreeSet::new(), go_on)?),
+            None if !beside.is_empty() => {
+                let mut tars = Tars::new(BTreeSet::new(), false);
+                tars.add(beside, go_on)?;
+                Box::new(tars)
+            }
             None => Box::new(Folder::of(&folders(folder, &data))?),
         };
         let stop_lsn = value(&text, "end_xlog").filter(|lsn| *lsn != "None").map(str::to_owned);

@@ -23,6 +23,7 @@ mod tar;
 mod tars;
 mod walg;
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,17 @@ pub trait Backup: Send + Sync {
     /// The backup that this one has only the changes since, where its own list says so.
     fn based_on(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// Where that one begins, as text of an LSN, where its own list says so.
+    fn changes_since(&self) -> Option<String> {
+        None
+    }
+
+    /// Files of the cluster that it has nothing of, as they did not change since the backup that it is based on.
+    fn unchanged(&self) -> &BTreeSet<PathBuf> {
+        static NONE: BTreeSet<PathBuf> = BTreeSet::new();
+        &NONE
     }
 
     /// Whether its own list has a digest of each file, which the streams compare: it is then worth to read also files without pages.

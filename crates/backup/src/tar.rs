@@ -74,6 +74,8 @@ pub(crate) struct Tar<I> {
     left: u64,
     /// Those between its end and the next header.
     padding: u64,
+    /// Whether it may end without the mark of the end.
+    unmarked: bool,
 }
 
 /// What headers before a member say of it.
@@ -86,7 +88,12 @@ struct Said {
 
 impl<I: Input> Tar<I> {
     pub(crate) fn new(input: I) -> Tar<I> {
-        Tar { input, at: 0, left: 0, padding: 0 }
+        Tar { input, at: 0, left: 0, padding: 0, unmarked: false }
+    }
+
+    /// One that may end behind any member.
+    pub(crate) fn unmarked(input: I) -> Tar<I> {
+        Tar { unmarked: true, ..Tar::new(input) }
     }
 
     /// Where in the archive it is; after [`next`](Tar::next), where the bytes of the member begin.
@@ -143,7 +150,7 @@ impl<I: Input> Tar<I> {
         for zeros in 0..2 {
             match self.read_full(&mut header)? {
                 BLOCK => {}
-                0 if zeros == 1 => return Ok(None),
+                0 if zeros == 1 || self.unmarked => return Ok(None),
                 _ => return Err(cut_off()),
             }
             if header.iter().any(|byte| *byte != 0) {

@@ -13,10 +13,11 @@ use leadline_errors::{Error, Kind};
 use leadline_unpack::{Packing, HEAD, SUPPORTED};
 
 use crate::exactly::Exactly;
+use crate::increment::{Head, PAGE};
 use crate::place::plain;
 use crate::store::{self, is_file, At, Opened};
 use crate::tar::{Entry, Input, Streamed, Tar, What};
-use crate::{increment, Backup, Failed, GoOn, Member, Unread, Visit, Wants};
+use crate::{Backup, Failed, GoOn, Member, Unread, Visit, Wants};
 
 /// No cluster has so many files; what an archive claims is not believed without end.
 const MOST_MEMBERS: usize = 10_000_000;
@@ -24,6 +25,8 @@ const MOST_MEMBERS: usize = 10_000_000;
 const PART: u64 = 64 << 20;
 /// A file that says how others are to be read is shorter.
 const SMALL: u64 = 1 << 16;
+/// What a file is called of which there are only some blocks.
+const INCREMENTAL: &str = "INCREMENTAL.";
 const MAGIC_AT: usize = 257;
 const SUFFIXES: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.lz4", ".tar.zst", ".tar.bz2", ".tar.xz", ".tar.br"];
 
@@ -54,6 +57,12 @@ pub(crate) struct Tars {
     increments: BTreeSet<PathBuf>,
     /// Bytes that are in the archive of members that are increments, by their number.
     stored: BTreeMap<usize, u64>,
+    /// Bytes of a page in increments.
+    page: u32,
+    /// Whether a list beside the archives says what is in them: they may then end without the mark of the end.
+    listed: bool,
+    /// Names of what is there and no file.
+    others: BTreeSet<PathBuf>,
 }
 
 impl Tars {
@@ -66,17 +75,15 @@ impl Tars {
         if archives.is_empty() {
             return Ok(None);
         }
-        Tars::of(archives, path, BTreeSet::new(), go_on).map(Some)
+        let mut tars = Tars::new(BTreeSet::new(), false);
+        tars.stop_lsn = stop_lsn_in(&path.join("backup_manifest"));
+        tars.add(archives, go_on)?;
+        Ok(Some(tars))
     }
 
-    /// Some archives. `increments` are the files of which they have only the blocks that changed, as WAL-G stores them.
-    pub(crate) fn of(
-        archives: Vec<PathBuf>,
-        path: &Path,
-        increments: BTreeSet<PathBuf>,
-        go_on: &GoOn,
-    ) -> Result<Tars, Error> {
-        let mut tars = Tars {
+    /// Archives that are added later. `increments` are the files of which they have only the blocks that changed, as WAL-G stores them.
+    pub(crate) fn new(increments: BTreeSet<PathBuf>, listed: bool) -> Tars {
+        Tars {
             archives: Vec::new(),
             members: Vec::new(),
             starts: Vec::new(),
@@ -84,13 +91,32 @@ impl Tars {
             unread: Vec::new(),
             small: BTreeMap::new(),
             stored: BTreeMap::new(),
-            stop_lsn: stop_lsn_in(&path.join("backup_manifest")),
+            page: PAGE,
+            stop_lsn: None,
             increments,
-        };
-        for archive in archives {
-            tars.list(archive, go_on)?;
+            listed,
+            others: BTreeSet::new(),
         }
-        Ok(tars)
+    }
+
+    pub(crate) fn add(&mut self, archives: Vec<PathBuf>, go_on: &GoOn) -> Result<(), Error> {
+        archives.into_iter().try_for_each(|archive| self.list(archive, go_on))
+    }
+
+    /// Says of files that a list beside the archives has, and these have not, that they are lost.
+    pub(crate) fn must_have(&mut self, names: impl Iterator<Item = PathBuf>) {
+        let plain = |name: &Path| {
+            let file = name.file_name()?.to_str()?.strip_prefix(INCREMENTAL)?;
+            Some(name.with_file_name(file))
+        };
+        let own = |(number, member): (usize, &Member)| match self.stored.contains_key(&number) {
+            true => plain(&member.name).unwrap_or_default(),
+            false => member.name.clone(),
+        };
+        let there: BTreeSet<_> = self.members.iter().enumerate().map(own).collect();
+        let lost = names.filter(|name| !there.contains(name) && !self.others.contains(name));
+        let why = "it is in the list of the backup, and in none of its archives";
+        self.unread.extend(lost.map(|name| Unread { name, why: why.into() }));
     }
 
     /// Adds an archive with all its members.
@@ -133,7 +159,7 @@ impl Tars {
     }
 
     fn members_of(&mut self, archive: &Archive, file: Opened, go_on: &GoOn) -> io::Result<()> {
-        let mut tar = Tar::new(archive.input(file)?);
+        let mut tar = self.tar(archive.input(file)?);
         while let Some(Entry { name, bytes, what }) = tar.next()? {
             if !go_on() {
                 return Err(ErrorKind::Interrupted.into());
@@ -148,6 +174,9 @@ impl Tars {
                 continue;
             };
             let name = archive.below.join(inside);
+            if self.listed && what != What::File {
+                self.others.insert(name.clone());
+            }
             match what {
                 What::File => {
                     if is_small(&name) && bytes <= SMALL {
@@ -180,27 +209,34 @@ impl Tars {
     /// How a file is named and how long it is. One of changed blocks is one of PostgreSQL's incremental backups.
     fn as_member(&mut self, name: PathBuf, bytes: u64, tar: &mut dyn Read) -> io::Result<(PathBuf, u64)> {
         let Some(file) = name.file_name().filter(|_| self.increments.contains(&name)) else { return Ok((name, bytes)) };
-        let mut incremental = OsString::from("INCREMENTAL.");
+        let mut incremental = OsString::from(INCREMENTAL);
         incremental.push(file);
         let name = name.with_file_name(incremental);
-        match increment::head(tar) {
-            Ok((head, pages)) => {
-                self.stored.insert(self.members.len(), bytes);
-                Ok((name, head.len() as u64 + pages))
+        let shown = match Head::read(tar, bytes) {
+            Ok(head) => {
+                self.page = head.page.unwrap_or(self.page);
+                head.as_postgres(self.page).len() as u64 + head.pages
             }
-            // What it is, who reads it finds out.
-            Err(e) if e.kind() == ErrorKind::InvalidData => Ok((name, bytes)),
-            Err(e) => Err(e),
+            // Who reads it is told.
+            Err(e) if e.kind() == ErrorKind::InvalidData => bytes,
+            Err(e) => return Err(e),
+        };
+        self.stored.insert(self.members.len(), bytes);
+        Ok((name, shown))
+    }
+
+    fn tar<I: Input>(&self, input: I) -> Tar<I> {
+        match self.listed {
+            true => Tar::unmarked(input),
+            false => Tar::new(input),
         }
     }
 
     /// Gives a member to who reads it.
     fn give(&self, number: usize, input: &mut dyn Read, visit: &mut Visit) -> Result<bool, Error> {
-        if !self.stored.contains_key(&number) {
-            return visit(number, input);
-        }
-        match increment::head(input) {
-            Ok((head, _)) => visit(number, &mut io::Cursor::new(head).chain(input)),
+        let Some(bytes) = self.stored.get(&number) else { return visit(number, input) };
+        match Head::read(input, *bytes) {
+            Ok(head) => visit(number, &mut io::Cursor::new(head.as_postgres(self.page)).chain(input)),
             Err(e) => visit(number, &mut Failed(Some(e))),
         }
     }
@@ -248,7 +284,7 @@ impl Tars {
         wanted: &Wants,
         visit: &mut Visit,
     ) -> Result<(), Error> {
-        let opened = archive.input(file).map(Tar::new);
+        let opened = archive.input(file).map(|input| self.tar(input));
         let (mut tar, mut broken) = match opened {
             Ok(tar) => (Some(tar), None),
             Err(e) => (None, Some(e.to_string())),

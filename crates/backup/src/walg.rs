@@ -1,8 +1,8 @@
 //! Backups in a folder of WAL-G: `basebackups_005/base_...` with the archives in `tar_partitions`, and a sentinel beside the folder.
 //!
 //! Source: internal/databases/postgres/ of WAL-G (backup_sentinel_dto.go, tar_ball_file_packer.go). A delta backup has those files whole that
-//! are new, and of others the blocks that changed ([`increment`](crate::increment)); which these are is in `files_metadata.json`, or in the
-//! sentinel of older versions.
+//! are new, of others the blocks that changed ([`increment`](crate::increment)), and nothing of those whose time of change is the same; which
+//! these are is in `files_metadata.json`, or in the sentinel of older versions.
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -19,12 +19,16 @@ use crate::{Backup, GoOn, Member, Unread, Visit, Wants};
 const PARTITIONS: &str = "tar_partitions";
 pub(crate) const SENTINEL: &str = "_backup_stop_sentinel.json";
 const LONGEST: u64 = 4 << 30;
+/// Archives of what ends a backup.
+const LAST: [&str; 2] = ["pg_control.tar", "backup_label.tar"];
 
 /// One backup.
 pub(crate) struct WalG {
     tars: Tars,
     stop_lsn: Option<String>,
     from: Option<PathBuf>,
+    since: Option<String>,
+    unchanged: BTreeSet<PathBuf>,
 }
 
 impl WalG {
@@ -49,14 +53,24 @@ impl WalG {
         let said = json(&sentinel)?;
         let metadata = folder.join("files_metadata.json");
         let files = if is_file(&metadata) { json(&metadata)? } else { Value::Null };
-        let increments = [&said, &files].into_iter().flat_map(increments_of).collect();
-        let stop_lsn =
-            said.get("FinishLSN").and_then(Value::as_u64).map(|lsn| format!("{:X}/{:X}", lsn >> 32, lsn as u32));
-        let tars = Tars::of(archives_in(&partitions)?, &partitions, increments, go_on)?;
+        let of_files = |is: &str| [&said, &files].into_iter().flat_map(|list| files_that(list, is)).collect();
+        let (increments, unchanged): (_, BTreeSet<_>) = (of_files("IsIncremented"), of_files("IsSkipped"));
+        let (stop_lsn, since) =
+            (lsn(&said, "FinishLSN"), lsn(&said, "DeltaLSN").or_else(|| lsn(&said, "DeltaFromLSN")));
+        // What comes by a connection of replication WAL-G cuts up, and leaves out marks of the end.
+        let mut tars = Tars::new(increments, true);
+        tars.add(archives_in(&partitions)?, go_on)?;
+        let listed = [&said, &files].into_iter().flat_map(files_in).filter_map(|(name, _)| plain(name.as_bytes()));
+        tars.must_have(listed.filter(|name| !unchanged.contains(name)));
         let from = said.get("DeltaFrom").and_then(Value::as_str).and_then(|name| plain(name.as_bytes()));
         let from = from.map(|name| folder.with_file_name(name));
-        Ok(Some(WalG { tars, stop_lsn, from }))
+        Ok(Some(WalG { tars, stop_lsn, from, since, unchanged }))
     }
+}
+
+/// As text.
+fn lsn(said: &Value, key: &str) -> Option<String> {
+    said.get(key).and_then(Value::as_u64).map(|lsn| format!("{:X}/{:X}", lsn >> 32, lsn as u32))
 }
 
 fn json(path: &Path) -> Result<Value, Error> {
@@ -70,16 +84,25 @@ fn json(path: &Path) -> Result<Value, Error> {
     })
 }
 
-/// Files of which there are only the blocks that changed.
-fn increments_of(said: &Value) -> BTreeSet<PathBuf> {
-    let files = said.get("Files").and_then(Value::as_object).into_iter().flatten();
-    let is_increment = |about: &Value| about.get("IsIncremented").and_then(Value::as_bool).unwrap_or(false);
-    files.filter(|(_, about)| is_increment(about)).filter_map(|(name, _)| plain(name.as_bytes())).collect()
+fn files_in(list: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    list.get("Files").and_then(Value::as_object).into_iter().flatten()
 }
 
+/// Those of which a list says that something is so.
+fn files_that<'v>(list: &'v Value, is: &'v str) -> impl Iterator<Item = PathBuf> + 'v {
+    let files = files_in(list).filter(move |(_, about)| about.get(is).and_then(Value::as_bool).unwrap_or(false));
+    files.filter_map(|(name, _)| plain(name.as_bytes()))
+}
+
+/// In the order in which WAL-G restores them: of files of one name the last one counts. The data directory may have an old backup_label.
 fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let listed = store::entries(folder).map_err(|e| Error::reading(folder, "the folder", &e))?;
-    Ok(listed.into_iter().map(|entry| entry.path).filter(|path| is_file(path)).collect())
+    let mut archives: Vec<_> = listed.into_iter().map(|entry| entry.path).filter(|path| is_file(path)).collect();
+    archives.sort_by_key(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        LAST.iter().position(|last| name.starts_with(last)).map_or(0, |at| at + 1)
+    });
+    Ok(archives)
 }
 
 impl Backup for WalG {
@@ -105,6 +128,14 @@ impl Backup for WalG {
 
     fn based_on(&self) -> Option<PathBuf> {
         self.from.clone()
+    }
+
+    fn changes_since(&self) -> Option<String> {
+        self.since.clone()
+    }
+
+    fn unchanged(&self) -> &BTreeSet<PathBuf> {
+        &self.unchanged
     }
 
     fn small(&self, name: &Path) -> Option<Vec<u8>> {

@@ -1,10 +1,11 @@
 //! Files of a backup put into a folder, under the names that they have in a data directory, so that they can be read as those of one.
 //!
-//! Only those that are asked for. Those of an incremental backup (17 and later) are put together from it and the backups that it is based
-//! on, as `pg_combinebackup` does: a block is taken from the newest backup that has it, and one that none has is zeros. What a backup keeps
-//! as a file of its own with the same bytes is not copied: a link leads to it.
+//! Only those that are asked for. Those of an incremental backup (17 and later), or of a delta backup of WAL-G, are put together from it and
+//! the backups that it is based on, as `pg_combinebackup` does: a block is taken from the newest backup that has it, and one that none has is
+//! zeros. What a backup keeps as a file of its own with the same bytes is not copied: a link leads to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{symlink, FileExt};
@@ -25,6 +26,8 @@ const CONTROL: &str = "global/pg_control";
 const LABEL: &str = "backup_label";
 /// Bytes that are copied at once: some pages, of whatever size.
 const PIECE: usize = 1 << 20;
+const NAME_BASES: &str =
+    "name the backups that it is based on, the full one first: --based-on FULL --based-on INCREMENTAL";
 const CANNOT_COMBINE: &str = "the backups cannot be combined";
 
 /// A file that can be had.
@@ -52,11 +55,19 @@ struct OneBackup {
     root: PathBuf,
 }
 
-/// What backup_label says of an incremental backup and of the one that it is based on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a backup begins: its own backup_label says it, and so does the backup that is based on it.
+#[derive(Debug, Clone, Copy)]
 struct Point {
     lsn: Lsn,
-    timeline: u32,
+    /// Not said by WAL-G.
+    timeline: Option<u32>,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.lsn)?;
+        self.timeline.map_or(Ok(()), |timeline| write!(f, " on timeline {timeline}"))
+    }
 }
 
 /// What is not there yet of a file of which blocks changed.
@@ -95,10 +106,16 @@ impl Extract {
         let mut backups = vec![newest];
         let mut given = bases.iter().rev();
         while let Some(oldest) = backups.last().filter(|oldest| !is_alone && oldest.is_incremental()) {
-            let base = given.next().cloned().or_else(|| oldest.backup.based_on().filter(|_| bases.is_empty()));
-            let Some(base) = base else { return Err(oldest.lacks_base()) };
-            let found = OneBackup::open(&base, key, go_on)?;
-            let found = found.ok_or_else(|| Error::new(Kind::Invalid, "this is no backup").at(&base))?;
+            let named = given.next().cloned();
+            let said = oldest.backup.based_on().filter(|_| bases.is_empty());
+            let Some(base) = named.clone().or(said) else { return Err(oldest.lacks_base()) };
+            let found = OneBackup::open(&base, key, go_on)?.ok_or_else(|| match named {
+                Some(_) => Error::new(Kind::Invalid, "this is no backup").at(&base),
+                None => Error::new(Kind::NotFound, "the backup that this one is based on is not there")
+                    .detail(base.display().to_string())
+                    .hint(NAME_BASES)
+                    .at(&oldest.path),
+            })?;
             found.must_precede(oldest)?;
             backups.push(found);
         }
@@ -121,15 +138,26 @@ impl Extract {
     pub fn files(&self) -> Vec<Extractable> {
         let Some(newest) = self.backups.first() else { return Vec::new() };
         let file = |(name, number): (&PathBuf, &usize)| {
-            let bytes = match plain_path(name) {
-                None if newest.backup.stored_as(*number).is_some() => 0,
-                None => newest.bytes(*number),
-                // No more than all that there is of it.
-                Some(plain) => self.backups.iter().filter_map(|of| Some(of.bytes(of.find(&plain)?))).sum(),
-            };
-            Extractable { name: plain_path(name).unwrap_or_else(|| name.clone()), bytes }
+            let is_link = plain_path(name).is_none() && newest.backup.stored_as(*number).is_some();
+            let name = plain_path(name).unwrap_or_else(|| name.clone());
+            Extractable { bytes: if is_link { 0 } else { self.at_most(&name) }, name }
         };
-        newest.numbers.iter().map(file).collect()
+        let unchanged = newest.backup.unchanged().iter().filter(|name| newest.find(name).is_none());
+        let unchanged = unchanged.map(|name| Extractable { name: name.clone(), bytes: self.at_most(name) });
+        newest.numbers.iter().map(file).chain(unchanged).collect()
+    }
+
+    /// Bytes of a file: no more than there are of it up to the backup that has the whole of it.
+    fn at_most(&self, name: &Path) -> u64 {
+        let mut bytes = 0;
+        for of in &self.backups {
+            let Some(number) = of.find(name) else { continue };
+            bytes += of.bytes(number);
+            if !of.is_increment(number) {
+                break;
+            }
+        }
+        bytes
     }
 
     /// The bytes of a small file (PG_VERSION, pg_control, backup_label, pg_filenode.map), where there is one.
@@ -152,29 +180,26 @@ impl Extract {
             layout: self.layout,
             go_on,
             stop: AtomicBool::new(false),
-            partly: Mutex::default(),
+            left: Mutex::new(names.iter().map(|name| (name.clone(), None)).collect()),
             lost: Mutex::default(),
         };
-        for (age, of) in self.backups.iter().enumerate() {
-            let names: Vec<PathBuf> = match age {
-                0 => names.iter().cloned().collect(),
-                _ => work.partly.lock().keys().cloned().collect(),
-            };
+        for of in &self.backups {
             let mut wanted = BTreeMap::new();
-            for name in names {
-                match of.find(&name) {
-                    Some(number) => {
-                        wanted.insert(number, name);
-                    }
-                    None => {
-                        work.partly.lock().remove(&name);
-                        let why = format!("{} does not have it, or its blocks that did not change", of.path.display());
-                        work.lost.lock().push(Unread { name, why });
-                    }
+            work.left.lock().retain(|name, _| {
+                let (number, is_unchanged) = (of.find(name), of.backup.unchanged().contains(name));
+                if let Some(number) = number {
+                    wanted.insert(number, name.clone());
+                } else if !is_unchanged {
+                    let why = format!("{} does not have it, or its blocks that did not change", of.path.display());
+                    work.lost.lock().push(Unread { name: name.clone(), why });
                 }
-            }
-            work.read(of, &wanted, age == 0)?;
+                number.is_some() || is_unchanged
+            });
+            work.read(of, &wanted)?;
         }
+        let left = work.left.lock().drain().map(|(name, _)| name).collect::<BTreeSet<_>>();
+        let why = "an earlier backup has it, or its blocks that did not change";
+        work.lost.lock().extend(left.into_iter().map(|name| Unread { name, why: why.into() }));
         if let Some(newest) =
             self.backups.first().filter(|_| self.backups.len() > 1 && names.contains(Path::new(LABEL)))
         {
@@ -248,14 +273,15 @@ impl OneBackup {
 
     /// Where the backup begins that an incremental one is based on.
     fn from(&self) -> Option<Point> {
-        point(&self.label(), "INCREMENTAL FROM LSN: ", "INCREMENTAL FROM TLI: ")
+        let said = || Some(Point { lsn: self.backup.changes_since()?.parse().ok()?, timeline: None });
+        point(&self.label(), "INCREMENTAL FROM LSN: ", "INCREMENTAL FROM TLI: ").or_else(said)
     }
 
     fn lacks_base(&self) -> Error {
         let since = self.from().map_or_else(String::new, |from| format!(" since {}", from.lsn));
         Error::new(Kind::Unsupported, "this is an incremental backup")
             .detail(format!("it has only what changed{since}"))
-            .hint("name the backups that it is based on, the full one first: --based-on FULL --based-on INCREMENTAL")
+            .hint(NAME_BASES)
             .at(&self.path)
     }
 
@@ -263,7 +289,7 @@ impl OneBackup {
     fn must_precede(&self, later: &OneBackup) -> Result<(), Error> {
         let Some(wanted) = later.from() else {
             return Err(Error::new(Kind::Unsupported, "this backup has only what changed since another one")
-                .detail("delta backups of this tool are not put together")
+                .detail("it does not say where that one begins")
                 .hint("restore it with its own tool")
                 .at(&later.path));
         };
@@ -283,14 +309,12 @@ impl OneBackup {
         }
         match point(&self.label(), "START WAL LOCATION: ", "START TIMELINE: ") {
             None => refused("it has no backup_label that says where it begins".into()),
-            Some(found) if found == wanted => Ok(()),
+            Some(found) if found.lsn == wanted.lsn && wanted.timeline.is_none_or(|of| found.timeline == Some(of)) => {
+                Ok(())
+            }
             Some(found) => refused(format!(
-                "it begins at {} on timeline {}, but {} is based on the one that begins at {} on timeline {}",
-                found.lsn,
-                found.timeline,
+                "it begins at {found}, but {} is based on the one that begins at {wanted}",
                 later.path.display(),
-                wanted.lsn,
-                wanted.timeline
             )),
         }
     }
@@ -309,7 +333,7 @@ fn not_incremental(path: &Path) -> Error {
 
 fn point(label: &str, lsn: &str, timeline: &str) -> Option<Point> {
     let value = |key: &str| label.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next());
-    Some(Point { lsn: value(lsn)?.parse().ok()?, timeline: value(timeline)?.parse().ok()? })
+    Some(Point { lsn: value(lsn)?.parse().ok()?, timeline: value(timeline).and_then(|number| number.parse().ok()) })
 }
 
 /// What threads share that read one backup.
@@ -319,7 +343,8 @@ struct Work<'w> {
     go_on: &'w GoOn<'w>,
     /// One of them failed.
     stop: AtomicBool,
-    partly: Mutex<HashMap<PathBuf, Partly>>,
+    /// Files that are not whole yet; none of those of which nothing is there.
+    left: Mutex<HashMap<PathBuf, Option<Partly>>>,
     lost: Mutex<Vec<Unread>>,
 }
 
@@ -332,7 +357,7 @@ enum Ended {
 
 impl Work<'_> {
     /// Reads the wanted members of a backup, by their numbers.
-    fn read(&self, of: &OneBackup, wanted: &BTreeMap<usize, PathBuf>, is_newest: bool) -> Result<(), Error> {
+    fn read(&self, of: &OneBackup, wanted: &BTreeMap<usize, PathBuf>) -> Result<(), Error> {
         let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(wanted.len()));
         let work = || -> Result<(), Error> {
             while left.load(Relaxed) > 0 && !self.stop.load(Relaxed) {
@@ -342,7 +367,7 @@ impl Work<'_> {
                 }
                 of.backup.read(part, &|number| wanted.contains_key(&number), &mut |number, input| {
                     if let Some(name) = wanted.get(&number) {
-                        self.member(of, number, name, input, is_newest)?;
+                        self.member(of, number, name, input)?;
                         left.fetch_sub(1, Relaxed);
                     }
                     Ok(left.load(Relaxed) > 0 && !self.stop.load(Relaxed))
@@ -367,33 +392,17 @@ impl Work<'_> {
         })
     }
 
-    fn member(
-        &self,
-        of: &OneBackup,
-        number: usize,
-        name: &Path,
-        input: &mut dyn Read,
-        is_newest: bool,
-    ) -> Result<(), Error> {
+    fn member(&self, of: &OneBackup, number: usize, name: &Path, input: &mut dyn Read) -> Result<(), Error> {
         let path = self.into.join(name);
-        let done = match (is_newest, of.is_increment(number)) {
-            (true, false) => match of.backup.stored_as(number) {
+        let partly = self.left.lock().remove(name).flatten();
+        let done = match (partly, of.is_increment(number)) {
+            (None, false) => match of.backup.stored_as(number) {
                 Some(stored) => self.link(stored, &path).map_err(Ended::Writing),
                 None => self.whole(&path, input),
             },
-            (true, true) => self.newest(&path, name, input),
-            (false, is_increment) => {
-                let partly = self.partly.lock().remove(name);
-                let mut partly = partly.unwrap_or(Partly { have: Vec::new() });
-                let done = match is_increment {
-                    true => self.older(&path, &mut partly, input),
-                    false => self.full(&path, &partly, input),
-                };
-                if is_increment && partly.have.contains(&false) {
-                    self.partly.lock().insert(name.to_owned(), partly);
-                }
-                done
-            }
+            (None, true) => self.newest(&path, name, input),
+            (Some(partly), true) => self.older(&path, name, partly, input),
+            (Some(partly), false) => self.full(&path, &partly, input),
         };
         match done {
             Ok(()) => Ok(()),
@@ -437,19 +446,28 @@ impl Work<'_> {
         let done = self.blocks(&file, &stored, input, |block| {
             partly.have.get_mut(block as usize).is_none_or(|have| !std::mem::replace(have, true))
         });
-        if partly.have.contains(&false) {
-            self.partly.lock().insert(name.to_owned(), partly);
-        }
+        self.leave(name, partly);
         done
     }
 
     /// Those that changed before.
-    fn older(&self, path: &Path, partly: &mut Partly, input: &mut dyn Read) -> Result<(), Ended> {
+    fn older(&self, path: &Path, name: &Path, mut partly: Partly, input: &mut dyn Read) -> Result<(), Ended> {
         let file = File::options().write(true).open(path).map_err(Ended::Writing)?;
         let stored = self.stored(input)?;
-        self.blocks(&file, &stored, input, |block| {
+        let done = self.blocks(&file, &stored, input, |block| {
             partly.have.get_mut(block as usize).is_some_and(|have| !std::mem::replace(have, true))
-        })
+        });
+        // The file ended there: what still earlier backups have behind that was cut off, and is zeros.
+        partly.have.iter_mut().skip(stored.least as usize).for_each(|have| *have = true);
+        self.leave(name, partly);
+        done
+    }
+
+    /// To the backups before this one.
+    fn leave(&self, name: &Path, partly: Partly) {
+        if partly.have.contains(&false) {
+            self.left.lock().insert(name.to_owned(), Some(partly));
+        }
     }
 
     /// Those that did not change.
