@@ -180,6 +180,26 @@ def test_a_file_that_the_earlier_backups_lost_is_named(chain: Chain, tmp_path: P
     assert problem["found"] == "it is in the list of the backup, and in none of its archives"
 
 
+def test_what_was_cut_off_between_does_not_come_back(chain: Chain, tmp_path: Path) -> None:
+    """A list of changes that is made of the WAL lacks pages of zeros that a file grew by, since no record is of them."""
+    second = chain.moved(tmp_path)[-1]
+    before, between, after = ({path.name: path for path in (copy / "base" / "5").iterdir()} for copy in chain.copies)
+    sizes = {
+        name: [files[name].stat().st_size // BLOCK for files in (before, between, after)]
+        for name in before
+        if name in between and name in after
+    }
+    [(name, (_, cut, grown))] = [(name, size) for name, size in sizes.items() if min(size[0], size[2]) > size[1] + 10]
+    content = after[name].read_bytes()
+    lacks = cut + 5
+    listed = [block for block in range(grown) if block != lacks]
+    partition(second / "tar_partitions" / "part_3.tar.lz4", {f"/base/5/{name}": increment(content, listed)})
+    files = BackupFiles.open(str(second), [])
+    assert files is not None and files.extract(str(tmp_path), {f"base/5/{name}"}) == []
+    found = (tmp_path / "base" / "5" / name).read_bytes()
+    assert found == content[: lacks * BLOCK] + bytes(BLOCK) + content[(lacks + 1) * BLOCK :]
+
+
 def test_an_archive_without_a_mark_of_its_end_is_whole(chain: Chain, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WAL-G cuts up what comes by a connection of replication, and leaves the mark out of some of the parts."""
     full = chain.moved(tmp_path)[0]

@@ -26,8 +26,6 @@ const CONTROL: &str = "global/pg_control";
 const LABEL: &str = "backup_label";
 /// Bytes that are copied at once: some pages, of whatever size.
 const PIECE: usize = 1 << 20;
-const NAME_BASES: &str =
-    "name the backups that it is based on, the full one first: --based-on FULL --based-on INCREMENTAL";
 const CANNOT_COMBINE: &str = "the backups cannot be combined";
 
 /// A file that can be had.
@@ -111,10 +109,11 @@ impl Extract {
             let Some(base) = named.clone().or(said) else { return Err(oldest.lacks_base()) };
             let found = OneBackup::open(&base, key, go_on)?.ok_or_else(|| match named {
                 Some(_) => Error::new(Kind::Invalid, "this is no backup").at(&base),
-                None => Error::new(Kind::NotFound, "the backup that this one is based on is not there")
-                    .detail(base.display().to_string())
-                    .hint(NAME_BASES)
-                    .at(&oldest.path),
+                None => oldest.lacks(
+                    Kind::NotFound,
+                    "the backup that this one is based on is not there",
+                    base.display().to_string(),
+                ),
             })?;
             found.must_precede(oldest)?;
             backups.push(found);
@@ -279,9 +278,14 @@ impl OneBackup {
 
     fn lacks_base(&self) -> Error {
         let since = self.from().map_or_else(String::new, |from| format!(" since {}", from.lsn));
-        Error::new(Kind::Unsupported, "this is an incremental backup")
-            .detail(format!("it has only what changed{since}"))
-            .hint(NAME_BASES)
+        let detail = format!("it has only what changed{since}");
+        self.lacks(Kind::Unsupported, "this is an incremental backup", detail)
+    }
+
+    fn lacks(&self, kind: Kind, message: &'static str, detail: String) -> Error {
+        Error::new(kind, message)
+            .detail(detail)
+            .hint("name the backups that it is based on, the full one first: --based-on FULL --based-on INCREMENTAL")
             .at(&self.path)
     }
 
