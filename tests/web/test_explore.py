@@ -335,8 +335,8 @@ def test_the_page_asks_for_what_the_explorer_answers(url: str, explorer: Explore
     state = read_state(query, explorer.ts_from, explorer.ts_to)
     for path, expected in (
         ("time", explorer.over_time(state.asked)), ("ranking", explorer.ranking(state.asked, "session")),
-        ("locks", explorer.locks(state.asked)), ("about", explorer.about() | {"other": None}), ("findings", explorer.findings()),
-        ("marks", explorer.marks()), ("findings-of", explorer.findings_of(state.asked)),
+        ("locks", explorer.locks(state.asked)), ("about", explorer.about() | {"other": None, "earlier": []}),
+        ("findings", explorer.findings()), ("marks", explorer.marks()), ("findings-of", explorer.findings_of(state.asked)),
     ):  # fmt: skip
         status, headers, body = ask(url, f"/api/{path}?{query}")
         assert (status, headers["content-type"]) == (200, "application/json")
