@@ -234,6 +234,36 @@ def test_an_interrupted_piece_stays_known_as_such(tmp_path: Path) -> None:
     assert [gap.why for gap in gaps(pieces)] == ["the recorder was killed"]
 
 
+def killed(piece: Piece, *lost: str) -> Piece:
+    """As a recorder leaves it that was killed before the first segments of these tables; none: of all."""
+    content = json.loads((piece.path / "manifest.json").read_text())
+    content["status"], content["clock"]["ts_to"] = "recording", None
+    (piece.path / "manifest.json").write_text(json.dumps(content))
+    for folder in [piece.path / name for name in lost] or [path for path in piece.path.iterdir() if path.is_dir()]:
+        shutil.rmtree(folder)
+    return piece
+
+
+def test_a_piece_that_was_killed_before_its_first_pass_becomes_coarse_with_those_before_it(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, 3)
+    *before, last = Pieces(directory).read()
+    expected = sums([piece.path for piece in before])
+    killed(last)
+    made_of = coarser.make(directory, 1, [piece.name for piece in (*before, last)])
+    assert (len(made_of["pieces"]), made_of["of"], made_of["apart"]) == (1, 3, "")
+    [piece] = Pieces(directory).read()
+    assert (piece.status, piece.number, piece.last, piece.wall_to) == ("interrupted", before[0].number, last.number, before[1].wall_to)
+    assert sums([piece.path]) == expected
+
+
+@pytest.mark.parametrize("lost", ["tick", "session_run", "session"])
+def test_a_piece_that_was_killed_between_two_segments_becomes_coarse(tmp_path: Path, lost: str) -> None:
+    directory = directory_of(tmp_path, 2)
+    first, second = Pieces(directory).read()
+    made_of = coarser.make(directory, 1, [first.name, killed(second, lost).name])
+    assert made_of["of"] == 2 and [piece.last for piece in Pieces(directory).read()][-1] == second.number
+
+
 COARSER = [sys.executable, "-m", "leadline.recorder.coarser"]
 KILLS = int(os.environ.get("LEADLINE_KILLS", 4))
 

@@ -44,17 +44,18 @@ def make(directory: Path, span_s: int, names: Sequence[str]) -> dict[str, Any]:
             out.mkdir()
             coarsen(piece.path, out, span_s)
             coarse.append(read_piece(out))
-        if len(pieces) > 1:
+        having = [one for one in coarse if one.ts_to is not None] or coarse[:1]  # one that was killed before its first pass has no rows
+        found = [(having[0].path, pieces)]
+        if len(having) > 1:
             try:
                 (work / "whole").mkdir()
-                join(coarse, work / "whole")
+                join(having, work / "whole")
                 found = [(work / "whole", pieces)]
             except LeadlineError as e:
                 if e.kind != "unsupported":
                     raise
                 apart = e.detail
-        if len(pieces) == 1 or apart:
-            found = [(one.path, [piece]) for one, piece in zip(coarse, pieces)]
+                found = [(one.path, [piece]) for one, piece in zip(coarse, pieces)]
         if not all(piece.path.exists() for piece in pieces):  # else a table that went away while this read would be missing
             raise _gone(directory)
         made = [_publish(path, of, span_s) for path, of in found]

@@ -47,6 +47,8 @@ def coarsen(path: Path, out: Path, span_s: int) -> None:
         making.reserve()
         try:
             making.write()
+            _make_spans(capture.db, span_ns)
+            lock_levels.begin(capture.db)
             for table in sorted(all_tables().values(), key=lambda table: FIRST.get(table.name, len(FIRST))):
                 if table.kind == "table" and next((path / table.name).glob("*.parquet"), None) is not None:
                     _write_table(capture, table, span_ns, out, manifest)
@@ -69,7 +71,6 @@ def _manifest(capture: Capture, span_s: int) -> Manifest:
 def _write_table(capture: Capture, table: Table, span_ns: int, out: Path, manifest: Manifest) -> None:
     db, name = capture.db, table.name
     if name == "tick":
-        _make_spans(db, span_ns)
         columns = ", ".join(f'"{c.name}"' for c in table.all_columns)
         write_rows(db, f"select {columns} from span order by tick", table, out, manifest)
     elif name == "session_run":
@@ -106,7 +107,8 @@ def _summed(table: Table, span_ns: int) -> str:
 
 
 def _make_spans(db: duckdb.DuckDBPyConnection, span_ns: int) -> None:
-    """Table span: the passes of the coarse capture, and last, the number of the last pass of each."""
+    """Table span: the passes of the coarse capture, and last, the number of the last pass of each. A recorder that was killed may have
+    left rows without their passes, which then have no time."""
     db.execute(f"""
         create temp table span as
         select row_number() over (order by ts // {span_ns}) - 1 as tick, max(ts) as ts, sum(period_ns)::bigint as period_ns,
@@ -124,7 +126,6 @@ def _make_runs(capture: Capture, span_ns: int) -> None:
     columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in tables["session_run"].all_columns)
     db.execute(f"create temp table coarse_run ({columns})")
     sample, queue, time = (tables[name] for name in ("session_sample", "session_queue", "db_time"))
-    lock_levels.begin(db)
     for low, high in _parts_of_sessions(db):
         for name in SESSION_TABLES:  # in front of those of the whole capture, as are the views over them
             db.execute(f"create or replace temp view {name} as from memory.main.{name} where session_id between {low} and {high}")
