@@ -24,7 +24,7 @@ from leadline.explore.answers import SCRATCH, Explorer, open_explored
 from leadline.explore.opening import Opening
 from leadline.explore.shown import Shown
 from leadline.recorder.pieces import Pieces
-from leadline.recorder.window import take_window
+from leadline.recorder.window import take_window, wall_ns
 
 MOST_OPEN = 4
 NAMED = re.compile(r"(\d{1,10})\.(\d{3})-(\d{1,10})\.(\d{3})", re.ASCII)  # seconds since 1970
@@ -74,10 +74,10 @@ class Windows:
             else:
                 there = None
             here.notes.append(self._how_to_keep(*moments[0]))
-            shown = Shown.of(here, there, self._factors if self._other is not None else ())
+            shown = Shown.of(here, there, self._factors)
             opened.pop_all()
         # What was not recorded at the begin of a window is not in its copy.
-        late = [_begun(explorer) - _wall_ns(start) for explorer, (start, _) in zip((here, there), moments) if explorer is not None]
+        late = [_begun(explorer) - wall_ns(start) for explorer, (start, _) in zip((here, there), moments) if explorer is not None]
         return replace(shown, earlier=self._earlier(*moments[0]), shift_ns=late[0] - late[1] if len(late) > 1 else 0)
 
     def _copy(self, window: Moments, place: Path, tell: Tell, opened: ExitStack) -> Explorer:
@@ -99,7 +99,7 @@ class Windows:
         found = []
         for words, before in EARLIER:
             low, high = start - before, end - before
-            if any(p.ts_from is not None and p.wall_from < _wall_ns(high) and p.wall_to > _wall_ns(low) for p in pieces):
+            if any(p.ts_from is not None and p.wall_from < wall_ns(high) and p.wall_to > wall_ns(low) for p in pieces):
                 found.append((f"{words} before", f"{name_of(start, end)}~{name_of(low, high)}"))
         return found
 
@@ -118,10 +118,6 @@ def name_of(start: datetime, end: datetime) -> str:
 
 def _begun(explorer: Explorer) -> int:
     return explorer.ts_from + (explorer.capture.manifest.clock.wall_offset_ns or 0)
-
-
-def _wall_ns(at: datetime) -> int:
-    return round(at.timestamp() * 1e3) * 1_000_000
 
 
 def _moments(name: str) -> Moments:

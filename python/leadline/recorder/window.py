@@ -91,7 +91,7 @@ def take_window(
     with room_near(Path() if out is None else out.parent) as copies, memory_database() as db:
         # One that is being written looks like one that was interrupted.
         pieces = [read_piece(still(piece.path, copies)) if piece.status == "interrupted" else piece for piece in pieces]
-        parts = _parts(directory, pieces, _wall_ns(start), _wall_ns(end))
+        parts = _parts(directory, pieces, wall_ns(start), wall_ns(end))
         _read(db, parts)
         _check(db, parts)
         with new_capture(out, overwrite=overwrite) as capture:
@@ -131,7 +131,7 @@ def join(pieces: Sequence[Piece], out: Path) -> None:
         _write(db, parts, out, _of_all(parts))
 
 
-def _wall_ns(moment: datetime) -> int:
+def wall_ns(moment: datetime) -> int:
     """Exactly: a float of this size is off by 200 ns."""
     return (moment - EPOCH) // timedelta(microseconds=1) * 1000
 
