@@ -116,6 +116,11 @@ impl HeapFile {
         self.segment(block / self.segment_blocks)
     }
 
+    /// The file that holds a block, and the number of the block within it.
+    pub fn place(&self, block: u32) -> (PathBuf, u32) {
+        (self.file_of(block), block % self.segment_blocks)
+    }
+
     /// The first block of the next file, or the end: where to go on when a file is shorter than it was.
     pub(crate) fn next_file(&self, block: u32) -> u32 {
         (block - block % self.segment_blocks).saturating_add(self.segment_blocks).min(self.blocks)
