@@ -30,7 +30,7 @@ from leadline.recorder.pieces import Pieces
 from leadline.recorder.state import State, this_process, write_state
 from leadline.recorder.status import as_text, status
 from leadline.recorder.unusual import SESSIONS
-from leadline.recorder.watch import Watch
+from leadline.recorder.watch import Costs, Watch
 from leadline.units import MB
 from recorded_pieces import BOOT, WALL_0, small_piece
 
@@ -327,6 +327,23 @@ def test_an_incident_is_an_event_with_its_capture(tmp_path: Path, monkeypatch: p
     assert "UNUSUAL waits: Lock: 8.0 sessions in the last 10 s" in text and new["capture"] in text
     attention.end(state, moment(30))
     assert (directory / "baseline.json").exists() and status(directory)["others"] == []
+
+
+def test_an_unusual_cost_is_of_the_time_that_was_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taking: list[Taking]
+) -> None:
+    """After a start or a gap, less than three minutes were seen."""
+    monkeypatch.setenv("LEADLINE_BOOK", str(tmp_path / "book"))
+    watch = Watch(tmp_path, 60, Taking)
+    attention = Attention(tmp_path, detail(tmp_path), watch, print, watches=True)
+    monkeypatch.setattr(attention, "_load", Loads())
+    for n in range(30):
+        monkeypatch.setattr(watch, "costs", lambda: Costs(180.0, {}))
+        attention.look(State(), Now(moment(n), OPTIONS, tmp_path / "x", FREE))
+    monkeypatch.setattr(watch, "costs", lambda: Costs(60.0, {"A-RULE": 0.5}))
+    attention.look(State(), Now(moment(31), OPTIONS, tmp_path / "x", FREE))
+    (event,) = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert (event["subject"], event["window_s"], event["cost_s"]) == ("cost of A-RULE", 60.0, 30.0)
 
 
 def test_while_the_clock_is_in_doubt_nothing_is_judged_nor_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

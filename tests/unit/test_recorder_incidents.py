@@ -20,7 +20,7 @@ from leadline.recorder import still
 from leadline.recorder.incidents import BEGINS, MOST, OVER, SEVERITIES, Incident, changes
 from leadline.recorder.moments import Moment
 from leadline.recorder.pieces import Pieces
-from leadline.recorder.watch import AGAIN_WINDOW_S, WINDOW_S, Watch
+from leadline.recorder.watch import AGAIN_WINDOW_S, WINDOW_S, Costs, Watch
 from leadline.recorder.window import take_window
 from recorded_pieces import WALL_0, as_piece, small_piece
 
@@ -166,7 +166,7 @@ def test_what_a_second_look_costs_is_not_compared_with_what_is_usual(watch: Watc
         watch.look({}, at(second), [], "running")
         ALL[-1].answer = {"window_s": 60.0, "findings": [finding(cost_s=30.0)]}
         costs.append(watch.costs())
-    assert costs == [None, {"A-RULE": 0.5}, None, None] and len(ALL) == 2
+    assert costs == [None, Costs(60.0, {"A-RULE": 0.5}), None, None] and len(ALL) == 2
 
 
 def load_of_three_minutes(folder: Path, number: int, *, incidents: bool) -> Path:
@@ -210,7 +210,7 @@ def test_a_second_look_tells_no_more_of_a_quiet_load_than_the_first(tmp_path: Pa
 
 
 def test_what_each_rule_has_cost_is_given_once(watch: Watch) -> None:
-    for second, costs in ((0, None), (60, None), (70, {"A-RULE": 0.25, "B-RULE": 0.0})):
+    for second, costs in ((0, None), (60, None), (70, Costs(180.0, {"A-RULE": 0.25, "B-RULE": 0.0}))):
         watch.look({}, at(second), [], "running")
         assert watch.costs() == costs
         if ALL:

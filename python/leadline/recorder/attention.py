@@ -15,7 +15,7 @@ from leadline.recorder.load import Load
 from leadline.recorder.moments import Moment
 from leadline.recorder.state import State
 from leadline.recorder.unusual import FINDINGS, LOGINS, SESSIONS, STEP_S, Unusual, read_baseline, write_baseline
-from leadline.recorder.watch import WINDOW_S, Watch
+from leadline.recorder.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Attention:
     def _look_at_findings(self, state: State, now: Now) -> bool:
         if (costs := self._watch.costs()) is None:
             return False
-        values = {f"cost of {rule}": cost for rule, cost in costs.items()} | {FINDINGS.total: sum(costs.values())}
+        values = {f"cost of {rule}": cost for rule, cost in costs.rules.items()} | {FINDINGS.total: sum(costs.rules.values())}
         opened = state.unusual.setdefault(FINDINGS.name, {})
-        events = self._findings.look(opened, values, now.moment.wall_ns, WINDOW_S)
+        events = self._findings.look(opened, values, now.moment.wall_ns, costs.window_s)
         return self._tell(state, now, events)
 
     def _tell(self, state: State, now: Now, events: list[Incident]) -> bool:

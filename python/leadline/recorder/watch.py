@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,14 @@ AGAIN_WINDOW_S = 60.0  # that is evaluated then: an incident some minutes before
 LONGEST_S = 180.0  # that an evaluation may take
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What each rule has found in an evaluation, in seconds lost a second of the window. window_s: shorter after a start or a gap."""
+
+    window_s: float
+    rules: dict[str, float]
+
+
 class Watch:
     """Of one recorder. every_s: from one evaluation to the next; 0: none. child: begins one."""
 
@@ -30,15 +39,15 @@ class Watch:
         self._began = self._due = 0
         self._again = self._is_second = False  # the next evaluation is followed by one soon after; the next one is that one
         self._window_s = WINDOW_S  # of the one that runs
-        self._costs: dict[str, float] | None = None
+        self._costs: Costs | None = None
 
     def soon(self) -> None:
         """Something has just happened: an evaluation begins with the next look, and one more soon after."""
         if self._running is None:
             self._due, self._again = min(self._due, 1), True
 
-    def costs(self) -> dict[str, float] | None:
-        """What each rule has found in the last evaluation, in seconds lost a second of the window; once."""
+    def costs(self) -> Costs | None:
+        """Of the last evaluation; once."""
         found, self._costs = self._costs, None
         return found
 
@@ -92,9 +101,10 @@ class Watch:
         if untold:
             state["untold"] = state.get("untold", 0) + untold
         if self._window_s == WINDOW_S:  # what is usual was learned of such windows
-            self._costs = {}
+            self._costs = Costs(found["window_s"], {})
             for finding in found["findings"]:
-                self._costs[finding["id"]] = self._costs.get(finding["id"], 0.0) + (finding["cost_s"] or 0.0) / found["window_s"]
+                rule, cost_s = finding["id"], finding["cost_s"] or 0.0
+                self._costs.rules[rule] = self._costs.rules.get(rule, 0.0) + cost_s / found["window_s"]
         tell(state, events, self.directory)
 
 
