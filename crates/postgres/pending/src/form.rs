@@ -360,6 +360,7 @@ mod tests {
             attgenerated: 0,
             missing,
             attcompression,
+            attnotnull: false,
         }
     }
 

@@ -249,6 +249,11 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// Whether texts of this database are UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        self.encoding.is_none()
+    }
+
     /// A name, or a char, of this database.
     pub(crate) fn name(&self, value: &Option<Vec<u8>>) -> String {
         match &self.encoding {
@@ -524,6 +529,7 @@ mod tests {
             attgenerated: 0,
             missing: None,
             attcompression: 0,
+            attnotnull: false,
         }];
         let passes = Cell::new(0);
         let rows = catalog.scan(PG_ENUM, &layout, &["oid"], Seen::Visible, |_| {

@@ -101,6 +101,17 @@ impl HeapFile {
         HeapFile { path, block_size, segment_blocks, blocks: 0, is_cut: false, holes: Vec::new(), open: None }
     }
 
+    /// Another fork of the same relation, by what stands behind `_` in the name of its file.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn fork(&self, dir: &DataDir, suffix: &str) -> Result<HeapFile> {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push("_");
+        name.push(suffix);
+        HeapFile::open(dir, PathBuf::from(name), &BTreeSet::new())
+    }
+
     /// The same file, with a handle of its own.
     pub fn again(&self) -> HeapFile {
         HeapFile { path: self.path.clone(), holes: self.holes.clone(), open: None, ..*self }
@@ -230,7 +241,7 @@ pub(crate) struct Passed {
 }
 
 /// Line pointer and bytes of each item of a page; None when it is no page. A new page has none.
-pub(crate) fn tuples(page: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> {
+pub fn tuples(page: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> {
     let header = Header::parse(page)?;
     let is_new = is_new(page, &header);
     if !is_new && header.wrong(page.len()).is_some() {
@@ -247,7 +258,8 @@ pub(crate) fn tuples(page: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> 
 
 /// A row as it is stored.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuple<'a> {
+#[allow(missing_docs)]
+pub struct Tuple<'a> {
     pub header: TupleHeader,
     pub bitmap: Option<&'a [u8]>,
     pub data: &'a [u8],
@@ -255,7 +267,7 @@ pub(crate) struct Tuple<'a> {
 
 impl<'a> Tuple<'a> {
     /// None when the header says what cannot be.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Tuple<'a>> {
+    pub fn parse(bytes: &'a [u8]) -> Option<Tuple<'a>> {
         let header = TupleHeader::parse(bytes)?;
         let hoff = usize::from(header.t_hoff);
         let data = bytes.get(hoff..)?;
@@ -267,7 +279,8 @@ impl<'a> Tuple<'a> {
         (bitmap.len() >= natts.div_ceil(8)).then_some(Tuple { header, bitmap: Some(bitmap), data })
     }
 
-    pub(crate) fn natts(&self) -> usize {
+    /// Attributes that it has.
+    pub fn natts(&self) -> usize {
         usize::from(self.header.t_infomask2 & HEAP_NATTS_MASK)
     }
 }

@@ -153,6 +153,7 @@ impl RowScan {
                 attgenerated: 0,
                 missing: None,
                 attcompression: 0,
+                attnotnull: false,
             })
         };
         let attributes = given.iter().enumerate().map(attribute).collect::<Result<Vec<_>>>()?;

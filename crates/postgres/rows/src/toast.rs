@@ -39,7 +39,10 @@ fn chunk<'a>(tuple: &Tuple<'a>, out: &mut Vec<Stored<'a>>) -> Option<(u32, u32, 
 }
 
 /// Where the values of a toast table are.
-pub(crate) fn places(heap: &mut HeapFile) -> Result<Places> {
+///
+/// # Errors
+/// When the file system says no.
+pub fn places(heap: &mut HeapFile) -> Result<Places> {
     let mut builder = Builder::new();
     let mut failed = None;
     heap.each_tuple(false, |block, _, tuple| {
@@ -55,7 +58,8 @@ type Piece = (u32, bool, Range<usize>);
 
 /// What came of fetching a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fetched {
+#[allow(missing_docs)]
+pub enum Fetched {
     Whole,
     /// Its pieces are not all there.
     Missing,
@@ -66,7 +70,7 @@ pub(crate) enum Fetched {
 }
 
 /// Fetches values, with a file handle and a buffer of its own.
-pub(crate) struct Toast {
+pub struct Toast {
     heap: HeapFile,
     places: Arc<Places>,
     xacts: Xacts,
@@ -87,7 +91,8 @@ pub(crate) struct Toast {
 }
 
 impl Toast {
-    pub(crate) fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts, verify: bool) -> Toast {
+    /// `verify`: its pages have checksums.
+    pub fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts, verify: bool) -> Toast {
         let buffer = ReadBuffer::new(BLOCKS * heap.block_size);
         let (read, blocks, pieces, stored) = (0..0, Vec::new(), Vec::new(), Vec::new());
         Toast {
@@ -108,7 +113,10 @@ impl Toast {
     }
 
     /// The value's bytes, unpacked, in `out`.
-    pub(crate) fn fetch(&mut self, external: &External, out: &mut Vec<u8>) -> Result<Fetched> {
+    ///
+    /// # Errors
+    /// When the file system says no.
+    pub fn fetch(&mut self, external: &External, out: &mut Vec<u8>) -> Result<Fetched> {
         let wanted = external.stored();
         self.pieces.clear();
         self.stored.clear();
@@ -150,6 +158,11 @@ impl Toast {
             }
             None => Fetched::Damaged,
         })
+    }
+
+    /// Of each piece that was found for the last value its number, whether no snapshot sees it, and its length.
+    pub fn chunks(&self) -> impl Iterator<Item = (u32, bool, usize)> + '_ {
+        self.pieces.iter().map(|(seq, gone, bytes)| (*seq, *gone, bytes.len()))
     }
 
     /// Takes the pieces of a value from a block; whether there are any.

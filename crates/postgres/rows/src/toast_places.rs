@@ -1,7 +1,7 @@
 //! Where the values of a toast table begin: an entry of 8 bytes for each value and stretch of neighbouring blocks it is in.
 //!
-//! Memory is bounded whatever the table's size: [`HELD`] entries are in memory, more are sorted and put into a file without a
-//! name in the folder for temporary files. Of each [`STEP`] entries there, one number stays in memory.
+//! Memory is bounded whatever the table's size: `HELD` entries are in memory, more are sorted and put into a file without a
+//! name in the folder for temporary files. Of each `STEP` entries there, one number stays in memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -32,13 +32,13 @@ struct Part {
 
 /// All entries, once the table has been gone through.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     parts: Vec<Part>,
     held: Vec<Place>,
 }
 
 /// Takes the pieces in the order of their blocks.
-pub(crate) struct Builder {
+pub struct Builder {
     places: Places,
     most: usize,
     block: u32,
@@ -68,8 +68,15 @@ fn nameless() -> io::Result<File> {
     }
 }
 
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
 impl Builder {
-    pub(crate) fn new() -> Builder {
+    /// Nothing yet.
+    pub fn new() -> Builder {
         Builder::with_most(HELD)
     }
 
@@ -79,7 +86,10 @@ impl Builder {
     }
 
     /// A piece of a value is in this block, which is none before that of the last piece.
-    pub(crate) fn push(&mut self, id: u32, block: u32) -> Result<()> {
+    ///
+    /// # Errors
+    /// When there is no room for temporary files.
+    pub fn push(&mut self, id: u32, block: u32) -> Result<()> {
         if block != self.block {
             std::mem::swap(&mut self.here, &mut self.before);
             self.here.clear();
@@ -108,7 +118,8 @@ impl Builder {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Places {
+    /// All of them.
+    pub fn finish(mut self) -> Places {
         self.places.held.sort_unstable();
         self.places
     }
@@ -131,7 +142,10 @@ impl Places {
     }
 
     /// The first block of each stretch with pieces of a value.
-    pub(crate) fn find(&self, id: u32, out: &mut Vec<u32>) -> Result<()> {
+    ///
+    /// # Errors
+    /// When a temporary file cannot be read.
+    pub fn find(&self, id: u32, out: &mut Vec<u32>) -> Result<()> {
         out.clear();
         for part in &self.parts {
             part.find(id, out).map_err(|e| no_room(&e))?;

@@ -85,6 +85,19 @@ pub enum Until {
     Time { at: i64, oldest: u32 },
 }
 
+/// What pg_xact says of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logged {
+    /// It committed.
+    Committed,
+    /// It was rolled back.
+    Aborted,
+    /// Neither: it runs, or ran when its server crashed, or is prepared, or is part of one that is.
+    Open,
+    /// There is no page for it.
+    Unknown,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     InProgress,
@@ -149,6 +162,22 @@ impl Xacts {
             moment,
             multis: HashMap::new(),
             reasons: BTreeSet::new(),
+        }
+    }
+
+    /// What pg_xact says of a transaction, no more than that.
+    pub fn logged(&mut self, xid: u32) -> Logged {
+        match xid {
+            0 => return Logged::Aborted,
+            1 | 2 => return Logged::Committed,
+            _ => {}
+        }
+        let per_page = self.log.block_size as u32 * 4;
+        match self.log.byte(xid / per_page, (xid % per_page / 4) as usize).map(|b| b >> (xid % 4 * 2) & 3) {
+            Some(1) => Logged::Committed,
+            Some(2) => Logged::Aborted,
+            Some(_) if !self.is_wiped(xid / per_page) => Logged::Open,
+            _ => Logged::Unknown,
         }
     }
 
@@ -314,8 +343,11 @@ impl Xacts {
         deleted
     }
 
-    /// The member of a multixact that did not only lock; an error says why that is not known.
-    fn updater(&mut self, multi: u32) -> Result<Option<u32>, String> {
+    /// The member of a multixact that did not only lock.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn updater(&mut self, multi: u32) -> Result<Option<u32>, String> {
         if let Some(about) = self.about {
             let is_future = multi.wrapping_sub(about.next_multi) as i32 >= 0;
             if is_future && !about.is_impossible_multi(multi) {

@@ -1,6 +1,6 @@
 //! What is wrong with the relations of a data directory, or with the one that a file is of: `verify PATH [structure|values]`.
 
-use leadline_verify::{check, Level};
+use leadline_verify::{check, Level, Progress};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -19,7 +19,7 @@ fn main() {
         );
         true
     };
-    match check(path.as_ref(), level, &mut print) {
+    match check(path.as_ref(), level, &Progress::default(), &mut print) {
         Ok(summary) => println!("{summary:?}"),
         Err(e) => println!("error: {e}"),
     }

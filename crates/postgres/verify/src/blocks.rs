@@ -32,10 +32,23 @@ impl Settled {
         let about = Condition::of(root);
         match (about.server, &about.control) {
             (Server::Stopped, Ok(control)) if control.wrong_crc.is_none() => Settled::All,
+            // The files were copied one after the other: what had not changed when that began is of that time.
+            (Server::Restoring, _) => label_start(root).map_or(Settled::None, Settled::Before),
+            // Nobody knows when that began.
+            (Server::Copied, _) => Settled::None,
             (_, Ok(control)) if control.wrong_crc.is_none() => Settled::Before(control.redo.0),
             _ => Settled::None,
         }
     }
+}
+
+/// The redo point at which a backup began, as its backup_label says.
+fn label_start(root: &Path) -> Option<u64> {
+    let label = std::fs::read_to_string(root.join("backup_label")).ok()?;
+    let line = label.lines().find_map(|line| line.strip_prefix("START WAL LOCATION: "))?;
+    let (high, low) = line.split(' ').next()?.split_once('/')?;
+    let [high, low] = [high, low].map(|half| u32::from_str_radix(half, 16).ok());
+    Some(u64::from(high?) << 32 | u64::from(low?))
 }
 
 /// One page as it was read.
@@ -60,7 +73,9 @@ impl<'a> Page<'a> {
         let header = Header::parse(bytes).unwrap_or_default();
         let is_of_the_moment = match settled {
             Settled::All => true,
-            Settled::Before(redo) => header.pd_lsn < redo,
+            // With wal_level minimal, relations that are made are not logged, and their pages have no LSN however late they change (rel.h,
+            // `RelationNeedsWAL`). A built GiST index has 1 (gist.h, `GistBuildLSN`).
+            Settled::Before(redo) => header.pd_lsn > 1 && header.pd_lsn < redo,
             Settled::None => false,
         };
         let is_new = is_new(bytes, &header);
@@ -119,8 +134,10 @@ impl Blocks {
     pub fn each(&mut self, range: std::ops::Range<u32>, mut each: impl FnMut(Page<'_>) -> Result<bool>) -> Result<()> {
         let size = self.file.block_size;
         let mut block = range.start;
-        while block < range.end.min(self.file.blocks) {
-            let wanted = AT_ONCE.min((range.end - block) as usize);
+        // The file may grow meanwhile: whoever asks counts on the blocks that there were.
+        let end = range.end.min(self.file.blocks);
+        while block < end {
+            let wanted = AT_ONCE.min((end - block) as usize);
             let read = self.file.read(block, &mut self.buffer[..wanted * size])?;
             if read == 0 {
                 block += 1;
@@ -159,5 +176,21 @@ impl Blocks {
     ) -> Problem {
         let (path, block) = self.file.place(block);
         Problem { class, path, block, item, message, means, sure: Sure::Certain }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_label_says_when_the_copy_began() {
+        let root = std::env::temp_dir().join(format!("leadline-verify-label-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        assert_eq!(label_start(&root), None);
+        std::fs::write(root.join("backup_label"), "START WAL LOCATION: A/2000028 (file 000000010000000A00000002)\n")
+            .unwrap();
+        assert_eq!(label_start(&root), Some(0xA_0200_0028));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use leadline_datadir::DataDir;
 use leadline_errors::{Kind, Result};
@@ -9,9 +10,13 @@ use leadline_rows::catalog::{databases, Catalog};
 use leadline_rows::relation_of_file;
 
 use crate::blocks::Settled;
+use crate::heap::about::About;
 use crate::index::Index;
+use crate::order::{read_enums, Collations};
 use crate::problem::{Level, Problem, Report};
-use crate::target::{Definitions, Target};
+use crate::progress::Progress;
+use crate::target::{Definitions, Orders, Target};
+use crate::{brin, btree, gin, gist, hash, heap, sequence, spgist};
 
 /// What was looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,18 +33,22 @@ pub struct Summary {
 ///
 /// # Errors
 /// When there is no such relation, or catalogs or files cannot be read.
-pub fn check(path: &Path, level: Level, take: &mut dyn FnMut(Problem) -> bool) -> Result<Summary> {
+pub fn check(path: &Path, level: Level, progress: &Progress, take: &mut dyn FnMut(Problem) -> bool) -> Result<Summary> {
     let mut report = Report::new(take);
     let mut relations = 0;
     if path.is_dir() {
         let dir = DataDir::open(path)?;
         let mut has_shared = false;
         for database in databases(&dir)?.iter().filter(|database| !database.is_half_dropped) {
-            let of = Definitions::of(Catalog::open(&dir, database)?)?;
+            // Before the catalog is read: what it says may be newer than settled pages, never older.
+            let settled = Settled::of(&dir.root);
+            let of = Definitions::of(Catalog::open(&dir, database)?, settled)?;
             let mut oids: Vec<u32> = of.catalog.classes.keys().copied().collect();
             oids.sort_unstable();
+            progress.total_relations.fetch_add(oids.len() as u64, Relaxed);
             for oid in oids {
                 let target = Target { of: &of, class: &of.catalog.classes[&oid] };
+                progress.relations.fetch_add(1, Relaxed);
                 if report.is_stopped() || has_shared && target.is_shared() || !target.has_file() {
                     continue;
                 }
@@ -49,8 +58,9 @@ pub fn check(path: &Path, level: Level, take: &mut dyn FnMut(Problem) -> bool) -
             has_shared = true;
         }
     } else {
+        let settled = Settled::of(&DataDir::around(path)?.root);
         let (catalog, oid) = relation_of_file(path)?;
-        let of = Definitions::of(catalog)?;
+        let of = Definitions::of(catalog, settled)?;
         relations += 1;
         relation(&Target { of: &of, class: &of.catalog.classes[&oid] }, level, &mut report)?;
     }
@@ -58,12 +68,13 @@ pub fn check(path: &Path, level: Level, take: &mut dyn FnMut(Problem) -> bool) -
 }
 
 impl Definitions {
-    fn of(mut catalog: Catalog) -> Result<Definitions> {
+    fn of(mut catalog: Catalog, settled: Settled) -> Result<Definitions> {
         let all: HashSet<u32> = catalog.classes.keys().copied().collect();
         let attributes: HashMap<_, _> = catalog.attributes(&all)?;
         let indexes = Index::all(&mut catalog)?;
-        let settled = Settled::of(&catalog.dir.root);
-        Ok(Definitions { catalog, attributes, indexes, settled })
+        let rows = About::of(&mut catalog, &attributes)?;
+        let orders = Orders { collations: Collations::read(&mut catalog)?, enums: read_enums(&mut catalog)? };
+        Ok(Definitions { catalog, attributes, indexes, settled, rows, orders })
     }
 }
 
@@ -91,11 +102,15 @@ fn relation(target: &Target<'_>, level: Level, report: &mut Report<'_>) -> Resul
 
 /// Access methods have the same oids in each major (pg_am.dat).
 fn by_kind(target: &Target<'_>, level: Level, report: &mut Report<'_>) -> Result<()> {
-    let _ = level;
     match (target.class.relkind, target.class.relam) {
-        (b'r' | b't' | b'm', _) => Ok(()),
-        (b'i', _) => Ok(()),
-        (b'S', _) => Ok(()),
+        (b'r' | b't' | b'm', heap::HEAP) => heap::check(target, level, report),
+        (b'S', _) => sequence::check(target, report),
+        (b'i', 403) => btree::check(target, report),
+        (b'i', 405) => hash::check(target, level, report),
+        (b'i', 783) => gist::check(target, level, report),
+        (b'i', 2742) => gin::check(target, level, report),
+        (b'i', 3580) => brin::check(target, level, report),
+        (b'i', 4000) => spgist::check(target, level, report),
         _ => {
             report.skipped("relations of an access method that does not come with PostgreSQL", 1);
             Ok(())

@@ -12,13 +12,35 @@
 #![warn(missing_docs)]
 
 mod blocks;
+mod brin;
+mod btree;
+mod catalog_rows;
 mod check;
+mod gin;
+mod gist;
+mod hash;
+mod heap;
+mod heap_tids;
 mod index;
+mod index_pages;
+#[cfg(test)]
+mod made;
+mod maps;
+mod order;
 mod problem;
+mod progress;
+mod run;
+mod scalars;
+mod sequence;
+mod spgist;
 mod target;
+mod toast;
+mod values;
 
 pub use blocks::{Blocks, Page, Settled};
 pub use check::{check, Summary};
 pub use index::{Index, Key};
 pub use problem::{Level, Problem, Report, Sure};
+pub use progress::Progress;
+pub use run::Run;
 pub use target::Target;

@@ -6,7 +6,9 @@ use leadline_errors::Result;
 use leadline_rows::catalog::{Attribute, Catalog, Class};
 
 use crate::blocks::{Blocks, Settled};
+use crate::heap::about::About;
 use crate::index::Index;
+use crate::order::{Collations, Enums};
 
 /// The relations of a database and what is known of them.
 pub(crate) struct Definitions {
@@ -15,6 +17,15 @@ pub(crate) struct Definitions {
     pub attributes: HashMap<u32, Vec<Attribute>>,
     pub indexes: HashMap<u32, Index>,
     pub settled: Settled,
+    /// What checks of rows have to know.
+    pub rows: About,
+    pub orders: Orders,
+}
+
+/// What the order of keys depends on, beside operator classes.
+pub(crate) struct Orders {
+    pub collations: Collations,
+    pub enums: Enums,
 }
 
 /// A relation with a file.
@@ -51,6 +62,11 @@ impl<'a> Target<'a> {
         let mut found: Vec<_> = self.of.indexes.values().filter(|index| index.table == self.class.oid).collect();
         found.sort_by_key(|index| index.oid);
         found
+    }
+
+    /// What the order of keys depends on.
+    pub(crate) fn orders(&self) -> &'a Orders {
+        &self.of.orders
     }
 
     /// Another relation of the same database.

@@ -25,6 +25,8 @@ pub struct Attribute {
     pub missing: Option<Vec<u8>>,
     /// p or l: the method values are to be packed with; 0: the one that is the default when they are written.
     pub attcompression: u8,
+    /// No row has a null in it.
+    pub attnotnull: bool,
 }
 
 impl Attribute {
@@ -52,6 +54,7 @@ impl Catalog {
             "attmissingval",
             "atttypmod",
             "attgenerated",
+            "attnotnull",
         ];
         if self.dir.major >= 14 {
             columns.push("attcompression");
@@ -72,7 +75,8 @@ impl Catalog {
                 attisdropped: number(&row[6]) != 0,
                 attgenerated: number(&row[10]) as u8,
                 missing: missing.and_then(|b| value::first_element(b, storage)).flatten(),
-                attcompression: row.get(11).map_or(0, number) as u8,
+                attcompression: row.get(12).map_or(0, number) as u8,
+                attnotnull: number(&row[11]) as u8 != 0,
             };
             found.entry(number(&row[0])).or_default().insert(attribute.attnum, attribute);
         }
@@ -104,6 +108,7 @@ pub(super) fn own_layout(major: u32) -> Vec<Attribute> {
             attgenerated: 0,
             missing: None,
             attcompression: 0,
+            attnotnull: false,
         };
         (since..=until).contains(&major).then_some(row)
     };

@@ -18,7 +18,10 @@ const ACLITEM: u32 = 1033;
 
 impl Catalog {
     /// All that has to be known of types to print values of `wanted`.
-    pub(crate) fn types(&mut self, wanted: &[u32]) -> Result<Types> {
+    ///
+    /// # Errors
+    /// When a catalog cannot be read.
+    pub fn types(&mut self, wanted: &[u32]) -> Result<Types> {
         let rows = self.rows(PG_TYPE, &TYPE)?;
         let ranges = self.ranges()?;
         let mut labels: HashMap<u32, HashMap<u32, String>> = HashMap::new();

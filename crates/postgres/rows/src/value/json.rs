@@ -25,7 +25,8 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let count = (header & 0x0fff_ffff) as usize;
     let entries = if header & OBJECT != 0 { count * 2 } else { count };
     let (entries, values) = b[4..].split_at_checked(4 * entries)?;
-    if depth > DEEPEST || header & (OBJECT | ARRAY) == 0 {
+    // Exactly one of them: with both, or none, the server says "unknown type of jsonb container".
+    if depth > DEEPEST || !matches!(header & (OBJECT | ARRAY), OBJECT | ARRAY) {
         return None;
     }
     if header & SCALAR != 0 {
@@ -213,5 +214,20 @@ mod tests {
         let mut none = Text::new();
         string(b"", *b"\": ", &mut none).unwrap();
         assert_eq!(none.as_bytes(), b"\"\": ");
+    }
+
+    #[test]
+    fn a_container_is_either_an_object_or_an_array() {
+        let printed = |header: u32| {
+            let mut out = Text::new();
+            // One entry: the string "a".
+            let bytes = [header | 1, 1].map(u32::to_le_bytes).concat();
+            jsonb(&[&bytes[..], b"a"].concat(), &mut out).map(|()| out.into_string())
+        };
+        assert_eq!(printed(ARRAY).as_deref(), Some("[\"a\"]"));
+        assert_eq!(printed(ARRAY | SCALAR).as_deref(), Some("\"a\""));
+        for header in [0, SCALAR, ARRAY | OBJECT, ARRAY | OBJECT | SCALAR] {
+            assert_eq!(printed(header), None, "{header:#x}");
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::encoding::Encoding;
 use crate::tuple::Storage;
 
 pub(crate) use nested::first_element;
+pub use number::Numeric;
 pub use text::Text;
 
 /// Composites in arrays in ranges: no deeper than this.
@@ -199,6 +200,26 @@ impl Types {
         match printer.converted {
             Some(print) => print(bytes, out),
             None => self.write(printer.oid, bytes, out, 0),
+        }
+    }
+
+    /// Whether these bytes are a value of the type; None when that is not known: of a type that is not, or of much text.
+    pub fn is_value(&self, printer: Printer, bytes: &[u8], out: &mut Text) -> Option<bool> {
+        if !printer.is_known {
+            return None;
+        }
+        out.clear();
+        let missing = self.invalid.load(Relaxed);
+        let printed = match printer.scalar {
+            Some(print) => print(bytes, out),
+            None => self.print_other(printer, bytes, out),
+        };
+        let is_long = out.len() > LONGEST / 4;
+        out.clear();
+        out.shrink_to(1 << 20);
+        match printed {
+            _ if is_long => None,
+            printed => Some(printed.is_some() && self.invalid.load(Relaxed) == missing),
         }
     }
 

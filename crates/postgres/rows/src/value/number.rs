@@ -193,7 +193,8 @@ pub(super) fn money(b: &[u8], out: &mut Text) -> Option<()> {
 }
 
 /// A numeric taken apart: digits of base 10000 behind a header of two or four bytes (numeric.c).
-pub(crate) struct Numeric<'a> {
+#[allow(missing_docs)]
+pub struct Numeric<'a> {
     pub negative: bool,
     /// Decimal digits behind the point.
     pub scale: usize,
@@ -205,7 +206,7 @@ pub(crate) struct Numeric<'a> {
 
 impl<'a> Numeric<'a> {
     /// The name of what is no number, or the number.
-    pub(crate) fn parse(b: &'a [u8]) -> Option<Result<Numeric<'a>, &'static str>> {
+    pub fn parse(b: &'a [u8]) -> Option<Result<Numeric<'a>, &'static str>> {
         let (header, rest) = b.split_first_chunk()?;
         let header = u16::from_le_bytes(*header);
         Some(match header & 0xc000 {
