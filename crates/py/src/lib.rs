@@ -34,6 +34,7 @@ mod statement;
 mod storage;
 mod table_files;
 mod table_writer;
+mod verify;
 mod wal;
 mod wire;
 
@@ -100,6 +101,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<page_plan::PagePlan>()?;
         module.add_class::<page::PageRun>()?;
         module.add_class::<page_values::PageValues>()?;
+        module.add_class::<verify::RelationRun>()?;
         module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
         module.add_function(wrap_pyfunction!(page::backups_in, module)?)?;
         module.add_function(wrap_pyfunction!(page::backup_list, module)?)?;

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.datadir import Remark
 
-__all__ = ["PagePlan", "PageRun", "PageValues", "backup_list", "backups_in", "informix_page_type", "page_read"]
+__all__ = ["PagePlan", "PageRun", "PageValues", "RelationRun", "backup_list", "backups_in", "informix_page_type", "page_read"]
 
 _Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
 
@@ -58,6 +58,13 @@ class PageProblem(Problem):
     offset: int
     wanted: str
     found: str
+
+@type_check_only
+class RelationProblem(Problem):
+    """What is wrong between pages, or between a row and what it should fit. means: for the data; sure: "certain" or "likely"."""
+
+    means: str
+    sure: str
 
 _Region = tuple[int, int, str, int | None, str, str]  # start, end, part, number, field, kind
 
@@ -202,7 +209,6 @@ class PageRun:
         """The pages of a task of the plan, in one thread, with their rows in tables below the folder: the same bytes each time."""
 
     def status(self) -> PageRunStatus: ...
-
     def take(self, most: int, wait_s: float) -> list[PageProblem] | None:
         """Problems found since the last call; waits for the first. None: no more will come."""
 
@@ -210,6 +216,34 @@ class PageRun:
         """Tells the threads to stop soon."""
 
     def finish(self) -> PageRunSummary:
+        """Waits for the end. Raises what ended it early."""
+
+@type_check_only
+class RelationRunSummary(TypedDict):
+    """What was checked. classes: problems by name; skipped: what could not be compared, by the reason."""
+
+    relations: int
+    classes: dict[str, int]
+    skipped: dict[str, int]
+
+@final
+class RelationRun:
+    """All relations of a data directory, or the one that a file is of, checked across their pages by a thread of its own.
+
+    values: also the values of rows, with the catalog, TOAST chunks and transaction logs.
+    """
+
+    def __new__(cls, path: str, *, values: bool = False) -> RelationRun: ...
+    def status(self) -> tuple[int, int]:
+        """Relations that are done, and all that are known so far."""
+
+    def take(self, most: int, wait_s: float) -> list[RelationProblem] | None:
+        """Problems found since the last call; waits for the first. None: no more will come."""
+
+    def stop(self) -> None:
+        """Tells the thread to stop soon."""
+
+    def finish(self) -> RelationRunSummary:
         """Waits for the end. Raises what ended it early."""
 
 @final

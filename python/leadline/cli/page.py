@@ -16,10 +16,14 @@ from leadline.figures import count
 from leadline.output import to_json
 
 if TYPE_CHECKING:
-    from leadline._core.pages import Page
+    from collections.abc import Iterable
+
+    from leadline._core.pages import Page, Problem
     from leadline.files.pages import Place
+    from leadline.files.pages.relations import Level
     from leadline.files.pages.run import Pages
 
+LEVELS = ["pages", "structure", "values"]  # as leadline.files.pages.relations
 ENGINES = ["threads", "ray"]  # as leadline.files.tasks, which is not loaded to print help
 block_size = click.option("--block-size", type=int, metavar="BYTES", help="Page size.  [default: from pg_control or the file]")
 dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a relation on this server (on this host).")
@@ -186,12 +190,23 @@ def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None,
     epilog="""\b
 Examples:
   leadline page check /var/lib/postgresql/18/main
-  leadline page check base/16384/16402 base/16384/16402.1
-  leadline page check /backup/base/16384 --json
-  leadline page check /backup/base.tar.gz
+  leadline page check base/16384/16402
+  leadline page check /var/lib/postgresql/18/main --level values -o found
+  leadline sql found.leadline "select class, count(*) from page_problem group by 1"
+  leadline page check /backup/base.tar.gz --json
   leadline page check --all-backups /var/lib/pgbackrest --state checked.jsonl""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=SourcePath())
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    help="How much to compare: each page by itself, pages with each other and rows with indexes, or values of rows, too.  "
+    "[default: structure for a file of a data directory, else pages]",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Also write the problems as a table: a capture to create."
+)
+@force
 @click.option("--all-backups", is_flag=True, help="Check every backup of the repository PATH and print one line for each.")
 @click.option(
     "--state", type=click.Path(path_type=Path), metavar="FILE", help="With --all-backups: note what is done, and do not repeat it."
@@ -200,9 +215,17 @@ Examples:
 @key_file
 @form()
 def check(
-    paths: tuple[Path, ...], all_backups: bool, state: Path | None, block_size: int | None, key_file: Path | None, form: str | None
+    paths: tuple[Path, ...],
+    level: Level | None,
+    output: Path | None,
+    force: bool,
+    all_backups: bool,
+    state: Path | None,
+    block_size: int | None,
+    key_file: Path | None,
+    form: str | None,
 ) -> int:
-    """Find damaged pages: wrong checksums, overlaps, impossible offsets.
+    """Find damaged pages, and pages, rows and indexes that contradict each other.
 
     PATH is a file, a directory of relation files, a data directory or a backup: tar archives, also compressed, or the folder of a
     backup of pgBackRest, barman or WAL-G. Backups are read in place, also at s3://BUCKET/KEY (pip install leadline[s3]). Also reports
@@ -212,10 +235,19 @@ def check(
     comparison skips backups that are read in place, and incremental backups, which contain only changed blocks. Files that are not
     checked are counted by kind. Exit code 0: no problems; 1: problems, or pages that could not be checked; 2: error.
 
+    --level structure compares pages with each other, offline, as amcheck does on a server, and more: links, downlinks and the order
+    of keys of all index types, rows against indexes, HOT chains, visibility maps, sequences. --level values also compares the values of
+    rows with their types, their TOAST chunks and the transaction logs. Of a server that runs or crashed, only pages that did not
+    change after the last checkpoint are compared; the others are counted.
+
     With --all-backups, PATH is a repository of pgBackRest, barman or WAL-G, or a folder of backups. Exit code 0: no problems; 1: problems;
     2: a backup could not be checked.
     """
     if all_backups:
+        if level not in (None, "pages") or output is not None:
+            from leadline.errors import LeadlineError
+
+            raise LeadlineError("usage", "--all-backups takes no --level and no --output", hint="check one backup at a time")
         return _check_all(list(paths), state, block_size, key_file, form)
     if state is not None:
         from leadline.errors import LeadlineError
@@ -223,19 +255,20 @@ def check(
         raise LeadlineError("usage", "--state requires --all-backups", hint="add --all-backups")
     from leadline.files import condition
     from leadline.files.backup_key import backup_key
+    from leadline.files.pages.problems import kept
     from leadline.files.pages.run import Pages
-    from leadline.files.pages.summary import check_text, is_part
+    from leadline.files.pages.summary import check_text, is_part, problem_line
     from leadline.progress import TerminalLine
 
-    found = Pages(list(paths), block_size=block_size, key=backup_key(key_file), progress=TerminalLine())
+    found = Pages(list(paths), block_size=block_size, key=backup_key(key_file), level=level, progress=TerminalLine())
+    problems = found if output is None else kept(found, [str(path) for path in paths], output, overwrite=force)
     if form == "csv":
-        printed(form, found)
+        printed(form, problems)
     elif form == "json":
-        _json_list(found)
+        _json_list(found, problems)
     else:
-        for problem in found:
-            block = "" if problem["kind"] in ("file", "control") else f":{problem['block']}"
-            click.echo(f"{problem['path']}{block}: {problem['class']}: {problem['message']}")
+        for problem in problems:
+            click.echo(problem_line(problem))
         click.echo(check_text(found.summary))
     summarise(check_text(found.summary))
     for remark in found.remarks:
@@ -259,10 +292,10 @@ def _check_all(repositories: list[Path], state: Path | None, block_size: int | N
     return all_backups.exit_code(outcomes)
 
 
-def _json_list(found: Pages) -> None:
+def _json_list(found: Pages, problems: Iterable[Problem]) -> None:
     """{"problems": [...], "summary": {...}}, printed as it comes."""
     before = '{"problems": ['
-    for problem in found:
+    for problem in problems:
         click.echo(before + to_json(problem), nl=False)
         before = ",\n"
     click.echo(("" if before == ",\n" else before) + '],\n"summary": ' + to_json(found.summary) + "}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from leadline._core.pages import PageRun
 from leadline.files import condition, store
 from leadline.files.pages import directory
+from leadline.files.pages.relations import Level, Relations, level_of
 from leadline.progress import TerminalLine
 from leadline.units import MB
 
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from leadline._core.pages import PageRunSummary, Problem
 
     class Summary(PageRunSummary):
-        """What a run saw. notes: what to know of the data directories that the files are in."""
+        """What a run saw. notes: what to know of the data directories that the files are in. relations: how many were compared across
+        their pages; not_compared: what could not be, by the reason.
+        """
 
         notes: list[Remark]
+        level: Level
+        relations: int
+        not_compared: dict[str, int]
         seconds: float
 
 
@@ -32,7 +38,8 @@ WAIT_S = 0.1
 class Pages:
     """A run over pages: iterate over the problems it finds, then ask for the summary.
 
-    paths: files, directories of relation files, data directories, backups. key: that of encrypted ones. progress: where to draw the bar.
+    paths: files, directories of relation files, data directories, backups. key: that of encrypted ones. level: how much is compared; None:
+    structure of a single file of a data directory, else pages. progress: where to draw the bar.
     """
 
     def __init__(
@@ -41,8 +48,13 @@ class Pages:
         *,
         block_size: int | None = None,
         key: str | None = None,
+        level: Level | None = "pages",
         progress: TerminalLine | None = None,
     ) -> None:
+        self.level = level_of(paths, level)
+        self._relations = (
+            Relations(paths, values=self.level == "values", may_fail=level is None, progress=progress) if self.level != "pages" else None
+        )
         self._started = time.monotonic()
         store.reachable(paths)
         self._run = PageRun([str(path) for path in paths], block_size=block_size, key=key)
@@ -71,10 +83,16 @@ class Pages:
             if self._progress:
                 self._progress.done()
         finished = self._run.finish()
+        for found_in in self._relations or ():
+            classes[found_in["class"]] += 1
+            yield found_in
         self.summary = {
             **finished,
             "classes": dict(sorted((classes + Counter(finished["classes"])).items())),
             "notes": [remark for remark in self.remarks if not remark["is_error"]],
+            "level": self.level,
+            "relations": self._relations.relations if self._relations else 0,
+            "not_compared": dict(sorted(self._relations.skipped.items())) if self._relations else {},
             "seconds": round(time.monotonic() - self._started, 3),
         }
 

@@ -12,7 +12,7 @@ from leadline.output import width_here
 from leadline.units import sized
 
 if TYPE_CHECKING:
-    from leadline._core.pages import NotChecked
+    from leadline._core.pages import NotChecked, Problem, RelationProblem
     from leadline.files.pages.run import Summary
 
 UNKNOWN = "unknown"  # crates/pagescan/src/passed.rs
@@ -53,9 +53,25 @@ def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
         yield f"  {unknown['first']}"
 
 
+def problem_line(problem: Problem | RelationProblem) -> str:
+    """Where, what, and what that means where it is known."""
+    block = "" if problem["kind"] in ("file", "control") else f":{problem['block']}"
+    means = problem.get("means")
+    return f"{problem['path']}{block}: {problem['class']}: {problem['message']}" + (f" ({means})" if means else "")
+
+
 def is_part(summary: Summary) -> bool:
     """Whether there are pages that could not be checked: those of a tablespace that is not there."""
     return bool(summary["absent"])
+
+
+def _compared(summary: Summary) -> Iterator[str]:
+    """What was compared across pages, and what could not be."""
+    if summary["relations"]:
+        what = "structure and values" if summary["level"] == "values" else "structure"
+        yield f"{what} of {count(summary['relations'], 'relation')} checked"
+    for why, number in summary["not_compared"].items():
+        yield from textwrap.wrap(f"not compared: {number:,} {why}", width_here(), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def check_text(summary: Summary) -> str:
@@ -64,6 +80,7 @@ def check_text(summary: Summary) -> str:
     lines.append(f"checksums verified on {count(summary['checksums'], 'page')}")
     if summary["digests"]:
         lines.append(f"{count(summary['digests'], 'file')} with the SHA-1 of the manifest")
+    lines += _compared(summary)
     is_all = not is_part(summary) and not summary["incremental"] and not summary["backups"]
     classes = sorted(summary["classes"].items())
     if classes:
