@@ -44,6 +44,7 @@ def test_one_file_is_compared_by_itself(damaged: tuple[Server, Made], capsys: py
     assert {problem["class"] for problem in found} == {"sibling"}
     for problem in found:
         assert (problem["kind"], problem["path"], problem["sure"]) == ("relation", str(made.files["btree"]), "certain")
+        assert problem["relation"] == "public.shop_0"
         assert problem["means"] and f"block {made.written[0][1]}" in str(problem["message"])
 
 
@@ -66,11 +67,12 @@ def test_problems_are_a_table(damaged: tuple[Server, Made], tmp_path: Path, caps
     assert run(["page", "check", str(made.files["btree"]), "-o", str(out)]) == 1
     printed = [line for line in capsys.readouterr().out.splitlines() if ": sibling: " in line]
     capture = open_capture(out)
-    rows = capture.rows("select path, block, item, kind, class, means, sure from page_problem order by block")
+    rows = capture.rows("select path, relation, block, item, kind, class, means, sure from page_problem order by block")
     capture.close()
     assert len(rows) == len(printed) > 0
     assert {(row["kind"], row["class"], row["item"], row["sure"]) for row in rows} == {("relation", "sibling", None, "certain")}
-    assert all(row["means"] for row in rows) and {row["path"] for row in rows} == {str(made.files["btree"])}
+    assert all(row["means"] and row["relation"] == "public.shop_0" and ": public.shop_0: " in printed[0] for row in rows)
+    assert {row["path"] for row in rows} == {str(made.files["btree"])}
     assert run(["page", "check", str(made.files["btree"]), "-o", str(out)]) == 2
     assert "--force" in capsys.readouterr().err
 

@@ -31,15 +31,16 @@ struct ProblemDict {
 
 #[derive(IntoPyObject)]
 struct Meaning {
+    relation: String,
     means: &'static str,
     sure: &'static str,
 }
 
 fn problem_dict<'py>(py: Python<'py>, problem: Problem) -> PyResult<Bound<'py, PyDict>> {
-    let Problem { class, path, block, item, message, means, sure } = problem;
+    let Problem { class, relation, path, block, item, message, means, sure } = problem;
     let found =
         ProblemDict { class, path: path.display().to_string(), block, kind: "relation", what: class, item, message };
-    joined(py, [found.into_pyobject(py)?, Meaning { means, sure: sure.as_str() }.into_pyobject(py)?])
+    joined(py, [found.into_pyobject(py)?, Meaning { relation, means, sure: sure.as_str() }.into_pyobject(py)?])
 }
 
 impl RelationRun {

@@ -61,8 +61,11 @@ class PageProblem(Problem):
 
 @type_check_only
 class RelationProblem(Problem):
-    """What is wrong between pages, or between a row and what it should fit. means: for the data; sure: "certain" or "likely"."""
+    """What is wrong between pages, or between a row and what it should fit. relation: schema.name; means: for the
+    data; sure: "certain" or "likely".
+    """
 
+    relation: str
     means: str
     sure: str
 

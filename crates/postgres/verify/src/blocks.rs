@@ -175,7 +175,7 @@ impl Blocks {
         means: &'static str,
     ) -> Problem {
         let (path, block) = self.file.place(block);
-        Problem { class, path, block, item, message, means, sure: Sure::Certain }
+        Problem { class, relation: String::new(), path, block, item, message, means, sure: Sure::Certain }
     }
 }
 

@@ -90,6 +90,7 @@ impl Target<'_> {
 
 /// One relation. A file that is gone is no matter of this: the files of a data directory are compared with its catalogs elsewhere.
 fn relation(target: &Target<'_>, level: Level, report: &mut Report<'_>) -> Result<()> {
+    report.relation = target.name();
     let done = by_kind(target, level, report);
     match done {
         Err(e) if matches!(e.kind, Kind::NotFound) => {

@@ -36,6 +36,8 @@ impl Sure {
 pub struct Problem {
     /// Its sort, for programs and for counting: a word or two with `_`, such as `sibling`, `downlink`, `order`, `hot_chain`, `toast`.
     pub class: &'static str,
+    /// schema.name of the relation; filled in where it is told.
+    pub relation: String,
     /// The file.
     pub path: PathBuf,
     /// The block within that file.
@@ -53,6 +55,8 @@ pub struct Problem {
 /// Takes what is found in one run, and counts it.
 pub struct Report<'a> {
     take: &'a mut dyn FnMut(Problem) -> bool,
+    /// The one that is being checked: schema.name.
+    pub relation: String,
     /// Problems by class.
     pub classes: BTreeMap<&'static str, u64>,
     /// What was not compared, by the reason: "pages changed after the last checkpoint", "keys with the collation \"de_DE\"".
@@ -63,11 +67,12 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// `take` is given each problem; it says whether to go on.
     pub fn new(take: &'a mut dyn FnMut(Problem) -> bool) -> Report<'a> {
-        Report { take, classes: BTreeMap::new(), skipped: BTreeMap::new(), is_stopped: false }
+        Report { take, relation: String::new(), classes: BTreeMap::new(), skipped: BTreeMap::new(), is_stopped: false }
     }
 
     /// Something is wrong.
-    pub fn found(&mut self, problem: Problem) {
+    pub fn found(&mut self, mut problem: Problem) {
+        problem.relation.clone_from(&self.relation);
         *self.classes.entry(problem.class).or_default() += 1;
         if !self.is_stopped {
             self.is_stopped = !(self.take)(problem);

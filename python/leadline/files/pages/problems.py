@@ -36,5 +36,6 @@ def kept(pages: Pages, names: list[str], out: Path, *, overwrite: bool) -> Itera
 
 def _row(problem: Problem) -> tuple[Any, ...]:
     block = None if problem["kind"] in OF_FILES else problem["block"]
+    relation = problem.get("relation", "") if problem["kind"] == "relation" else ""
     means, sure = problem.get("means", ""), problem.get("sure", "certain")
-    return problem["path"], block, problem["item"], problem["kind"], problem["class"], problem["message"], means, sure
+    return problem["path"], relation, block, problem["item"], problem["kind"], problem["class"], problem["message"], means, sure

@@ -56,8 +56,10 @@ def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
 def problem_line(problem: Problem | RelationProblem) -> str:
     """Where, what, and what that means where it is known."""
     block = "" if problem["kind"] in ("file", "control") else f":{problem['block']}"
-    means = problem.get("means")
-    return f"{problem['path']}{block}: {problem['class']}: {problem['message']}" + (f" ({means})" if means else "")
+    text = f"{problem['path']}{block}: {problem['class']}: "
+    if problem["kind"] != "relation":
+        return text + problem["message"]
+    return f"{text}{problem.get('relation')}: {problem['message']} ({problem.get('means')})"
 
 
 def is_part(summary: Summary) -> bool:
