@@ -16,6 +16,10 @@ pub const SPECIAL: usize = 16;
 pub const HASHO_PAGE_ID: u16 = 0xff80;
 /// `hashm_magic`.
 pub const HASH_MAGIC: u32 = 0x0644_0640;
+/// `HASH_SPLITPOINT_GROUPS_WITH_ONE_PHASE`.
+const ONE_PHASE_GROUPS: u32 = 10;
+/// `HASH_SPLITPOINT_PHASE_BITS`.
+const PHASE_BITS: u32 = 2;
 const HASH_MAX_SPLITPOINTS: usize = 98;
 const HASH_MAX_BITMAPS: usize = 1024;
 
@@ -30,6 +34,25 @@ pub const HASHO_FLAG: &[Flag] = &[
     (0x40, "LH_BUCKET_NEEDS_SPLIT_CLEANUP", "holds items moved by a split"),
     (0x80, "LH_PAGE_HAS_DEAD_TUPLES", "has dead items"),
 ];
+
+/// `_hash_spareindex`: the split point whose buckets end with this number of buckets, from 1 to 2^31.
+pub fn spare_index(buckets: u32) -> u32 {
+    let group = buckets.max(1).next_power_of_two().ilog2();
+    if group < ONE_PHASE_GROUPS {
+        return group;
+    }
+    let phase = (buckets - 1) >> (group - (PHASE_BITS + 1)) & ((1 << PHASE_BITS) - 1);
+    ONE_PHASE_GROUPS + ((group - ONE_PHASE_GROUPS) << PHASE_BITS) + phase
+}
+
+/// `_hash_get_totalbuckets`: how many buckets there are at a split point.
+pub fn total_buckets(split_point: u32) -> u32 {
+    let Some(phases) = split_point.checked_sub(ONE_PHASE_GROUPS) else {
+        return 1 << split_point;
+    };
+    let before = 1 << (ONE_PHASE_GROUPS + (phases >> PHASE_BITS) - 1);
+    before + (before >> PHASE_BITS) * ((phases & ((1 << PHASE_BITS) - 1)) + 1)
+}
 
 pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {
     r.u32("hasho_prevblkno")?;

@@ -3,6 +3,8 @@
 //! Source: `HashMetaPageData` in `access/hash.h`, `_hash_init_metabuffer` in `access/hash/hashpage.c`, `_hash_initbitmapbuffer`
 //! in `access/hash/hashovfl.c`, `_hash_spareindex` and `_hash_get_totalbuckets` in `access/hash/hashutil.c`.
 
+use leadline_page::postgres::hash::{spare_index, total_buckets};
+
 use super::{flag, INVALID, OPAQUE};
 use crate::misfit::{Misfit, Result};
 use crate::page::{aligned, Page, HEADER};
@@ -14,10 +16,6 @@ const MAGIC: u32 = 0x0644_0640;
 const VERSION: u32 = 4;
 /// `HASH_MAX_SPLITPOINTS`.
 const SPLIT_POINTS: usize = 98;
-/// `HASH_SPLITPOINT_GROUPS_WITH_ONE_PHASE`.
-const ONE_PHASE_GROUPS: u32 = 10;
-/// `HASH_SPLITPOINT_PHASE_BITS`.
-const PHASE_BITS: u32 = 2;
 /// `XLH_SPLIT_META_UPDATE_MASKS`.
 const UPDATE_MASKS: u8 = 1 << 0;
 /// `XLH_SPLIT_META_UPDATE_SPLITPOINT`.
@@ -91,25 +89,6 @@ pub(super) fn init(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
     set(page, at::SPLIT_POINT, split_point)?;
     page.set_lower(aligned(at::MAP + 4 * max_maps(page)));
     Ok(())
-}
-
-/// `_hash_spareindex`: the split point whose buckets end with this number of buckets, from 1 to 2^30.
-fn spare_index(buckets: u32) -> u32 {
-    let group = buckets.max(1).next_power_of_two().ilog2();
-    if group < ONE_PHASE_GROUPS {
-        return group;
-    }
-    let phase = (buckets - 1) >> (group - (PHASE_BITS + 1)) & ((1 << PHASE_BITS) - 1);
-    ONE_PHASE_GROUPS + ((group - ONE_PHASE_GROUPS) << PHASE_BITS) + phase
-}
-
-/// `_hash_get_totalbuckets`: how many buckets there are at a split point.
-fn total_buckets(split_point: u32) -> u32 {
-    let Some(phases) = split_point.checked_sub(ONE_PHASE_GROUPS) else {
-        return 1 << split_point;
-    };
-    let before = 1 << (ONE_PHASE_GROUPS + (phases >> PHASE_BITS) - 1);
-    before + (before >> PHASE_BITS) * ((phases & ((1 << PHASE_BITS) - 1)) + 1)
 }
 
 /// `_hash_initbitmapbuffer`: a bitmap in which every overflow page is in use.

@@ -2,16 +2,14 @@
 //!
 //! Source: `_hash_spareindex` and `_hash_get_totalbuckets` in hashutil.c, `BUCKET_TO_BLKNO` in hash.h, `bitno_to_blkno` in hashovfl.c.
 
+use leadline_page::postgres::hash::{spare_index, total_buckets};
+
 use crate::blocks::Blocks;
 use crate::index_pages::{u16_at, u32_at};
 
 /// Behind the page header.
 const AT: usize = 24;
 const SPLIT_POINTS: usize = 98;
-/// `HASH_SPLITPOINT_GROUPS_WITH_ONE_PHASE`.
-const ONE_PHASE_GROUPS: u32 = 10;
-/// `HASH_SPLITPOINT_PHASE_BITS`.
-const PHASE_BITS: u32 = 2;
 
 /// The fields of `HashMetaPageData` that say where pages are.
 pub(super) struct Meta {
@@ -119,23 +117,4 @@ impl Meta {
         let point = (1..self.ovflpoint).find(|i| number <= self.spares[*i as usize]).unwrap_or(self.ovflpoint.max(1));
         total_buckets(point) + number
     }
-}
-
-/// The split point whose buckets end with this number of buckets, from 1 to 2^31.
-fn spare_index(buckets: u32) -> u32 {
-    let group = buckets.max(1).next_power_of_two().ilog2();
-    if group < ONE_PHASE_GROUPS {
-        return group;
-    }
-    let phase = (buckets - 1) >> (group - (PHASE_BITS + 1)) & ((1 << PHASE_BITS) - 1);
-    ONE_PHASE_GROUPS + ((group - ONE_PHASE_GROUPS) << PHASE_BITS) + phase
-}
-
-/// How many buckets there are at a split point.
-fn total_buckets(split_point: u32) -> u32 {
-    let Some(phases) = split_point.checked_sub(ONE_PHASE_GROUPS) else {
-        return 1 << split_point;
-    };
-    let before = 1 << (ONE_PHASE_GROUPS + (phases >> PHASE_BITS) - 1);
-    before + (before >> PHASE_BITS) * ((phases & ((1 << PHASE_BITS) - 1)) + 1)
 }
