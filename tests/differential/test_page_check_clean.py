@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import LONG, running, wait_until
-from recovery import ChecksummedServer, PlainServer, copied, crash, loaded, started
+from recovery import ChecksummedServer, PlainServer, SmallSegments, copied, crash, loaded, started
 from recovery_load import SETTINGS, in_flight, mixed_load
 from redo_index_load import LOADS, index_load
 from replicating import streaming
@@ -35,7 +35,7 @@ def waiting(summary: dict[str, Any]) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", [ChecksummedServer, PlainServer] if LONG else [ChecksummedServer])
+@pytest.mark.parametrize("kind", [ChecksummedServer, PlainServer, SmallSegments] if LONG else [ChecksummedServer])
 @pytest.mark.parametrize("major", MAJORS)
 def test_a_server_that_runs_is_killed_recovers_and_stops(major: int, kind: type[ChecksummedServer]) -> None:
     with loaded(major, kind, **SETTINGS) as server:
