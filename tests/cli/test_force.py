@@ -35,6 +35,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "export": (["export", "CAPTURE", "--to", "pprof"], "out.pb.gz"),
     "rows": (["rows", "DATA", "written", "--database", "postgres"], "out.csv"),
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
+    "page check": (["page", "check", "DATA/global/1262"], "out.leadline"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
     "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
     "wal page-at": (["wal", "page-at", "DATA", "OF_WRITTEN", "0", "LSN_NOW"], "page"),

@@ -42,7 +42,6 @@ PRINTED_BY = {
     "python/leadline/export/window.py": ["export"],
     "python/leadline/explore/app.py": ["explore"],
     "python/leadline/files/pages/all_backups.py": ["page check"],
-    "python/leadline/files/pages/relations.py": ["page check"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
     "python/leadline/recorder/install.py": ["record"],
     "python/leadline/recorder/run.py": ["record"],

@@ -192,7 +192,8 @@ Examples:
   leadline page check /var/lib/postgresql/18/main
   leadline page check base/16384/16402
   leadline page check /var/lib/postgresql/18/main --level values -o found
-  leadline sql found.leadline "select class, count(*) from page_problem group by 1"
+  leadline sql found.leadline "select class, count(*) as problems
+    from page_problem group by 1"
   leadline page check /backup/base.tar.gz --json
   leadline page check --all-backups /var/lib/pgbackrest --state checked.jsonl""",
 )
