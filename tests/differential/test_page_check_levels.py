@@ -88,6 +88,12 @@ def test_a_file_without_catalogs_is_checked_page_by_page(
     assert "relations are compared through the catalogs of a data directory" in capsys.readouterr().err
 
 
+def test_a_map_is_checked_page_by_page(damaged: tuple[Server, Made], capsys: pytest.CaptureFixture[str]) -> None:
+    _, made = damaged
+    outcome, found, summary = checked(capsys, str(made.files["table"].with_name(made.files["table"].name + "_fsm")))
+    assert (outcome, found, summary["level"], summary["not_compared"]) == (0, [], "pages", {})
+
+
 def test_a_file_of_no_relation_is_only_told_where_no_level_was_asked_for(
     damaged: tuple[Server, Made], capsys: pytest.CaptureFixture[str]
 ) -> None:

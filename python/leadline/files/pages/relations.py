@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 Level = Literal["pages", "structure", "values"]
 LEVELS: tuple[Level, ...] = ("pages", "structure", "values")
+MAIN_FORK = re.compile(r"[0-9]+(\.[0-9]+)?")  # of a relation; maps are checked with it
 MOST = 256
 WAIT_S = 0.1
 
 
 def level_of(paths: list[Path], wanted: Level | None) -> Level:
-    """The level that is meant where none was given: structure for one file of a data directory with catalogs, else pages."""
+    """The level that is meant where none was given: structure for one main file of a relation with catalogs, else pages."""
     if wanted is not None:
         return wanted
-    return "structure" if len(paths) == 1 and paths[0].is_file() and _root(paths[0]) is not None else "pages"
+    is_one = len(paths) == 1 and paths[0].is_file() and MAIN_FORK.fullmatch(paths[0].name) is not None
+    return "structure" if is_one and _root(paths[0]) is not None else "pages"
 
 
 class Relations:
