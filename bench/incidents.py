@@ -171,16 +171,16 @@ def slow_loader(clients: Clients) -> None:
     clients.start("loader", load, 4)
 
 
-def timeouts(clients: Clients) -> None:
-    """Three sessions send a query again that statement_timeout ends each time."""
+def advisory(clients: Clients) -> None:
+    """A job keeps an advisory lock that six workers want."""
 
-    def ask(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("set statement_timeout = '800ms'")
-        db.execute("set max_parallel_workers_per_gather = 0")
-        with suppress(psycopg.errors.QueryCanceled):
-            db.execute("select count(*) from big where t ~ '(a|b)+c{3}(d|e)*f(1|2|3)+'")
+    def keep(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select pg_advisory_lock(7)")
+        stop.wait()
 
-    clients.start("impatient", ask, 3)
+    clients.start("job", keep)
+    time.sleep(0.2)
+    clients.start("worker", lambda db, stop: _ran(db, "select pg_advisory_lock(7)"), 6)
 
 
 def chatty(clients: Clients) -> None:
@@ -205,7 +205,7 @@ CAUSES = {
     table_lock: {"DDL-QUEUE"},
     spilled_sorts: {"TEMP-SPILL", "READ-IO"},
     slow_loader: {"SLOW-LOADER"},
-    timeouts: {"TIMEOUT-REPEATED"},
+    advisory: {"BLOCK-CHAIN"},
     chatty: {"CHATTY-APP"},
 }
 KINDS = {plant.__name__: plant for plant in CAUSES}
