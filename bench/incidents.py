@@ -34,6 +34,7 @@ from record import read_environment, start_as_installed
 
 CLIENTS = 6
 TOLD_S = 90.0
+SEEN_WITHIN_S = 10.0  # what an incident begins with
 SETTINGS: dict[str, object] = {
     "max_connections": 100, "shared_buffers": "64MB", "max_wal_size": "1GB", "work_mem": "64kB", "log_min_messages": "fatal",
 }  # fmt: skip
@@ -66,6 +67,14 @@ class Clients:
             while not self._stop.is_set():
                 step(db, self._stop)
 
+    def until(self, condition: str) -> None:
+        """Waits for a session of pg_stat_activity that is so."""
+        deadline = time.monotonic() + SEEN_WITHIN_S
+        with psycopg.connect(self.server.dsn, autocommit=True) as admin:
+            while not admin.execute(f"select from pg_stat_activity where {condition}".encode()).rowcount:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"no session where {condition}")
+
     def stop(self) -> None:
         self._stop.set()
         with psycopg.connect(self.server.dsn, autocommit=True) as admin:
@@ -94,7 +103,7 @@ def lock_chain(clients: Clients) -> None:
         db.execute("rollback")
 
     clients.start("forgotten", hold)
-    time.sleep(0.2)
+    clients.until("application_name = 'forgotten' and state = 'idle in transaction'")
     clients.start("victim", lambda db, stop: _ran(db, "update one set v = v + 1 where id = 1"), 8)
 
 
@@ -149,9 +158,9 @@ def table_lock(clients: Clients) -> None:
         db.execute("rollback")
 
     clients.start("analyst", read)
-    time.sleep(0.2)
+    clients.until("application_name = 'analyst' and state = 'idle in transaction'")
     clients.start("migration", lambda db, stop: _ran(db, "alter table few add column c int"))
-    time.sleep(0.2)
+    clients.until("application_name = 'migration' and wait_event_type = 'Lock'")
     clients.start("web", lambda db, stop: _ran(db, "select count(*) from few"), 8)
 
 
@@ -179,7 +188,7 @@ def advisory(clients: Clients) -> None:
         stop.wait()
 
     clients.start("job", keep)
-    time.sleep(0.2)
+    clients.until("application_name = 'job' and state = 'idle' and query like '%pg_advisory_lock%'")
     clients.start("worker", lambda db, stop: _ran(db, "select pg_advisory_lock(7)"), 6)
 
 
