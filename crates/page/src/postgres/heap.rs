@@ -35,6 +35,35 @@ pub mod at {
     pub const HOFF: usize = 22;
 }
 
+/// Bits of `t_infomask`, named without their `HEAP_`.
+#[allow(missing_docs)]
+pub mod infomask {
+    pub const XMAX_KEYSHR_LOCK: u16 = 0x0010;
+    pub const COMBOCID: u16 = 0x0020;
+    pub const XMAX_EXCL_LOCK: u16 = 0x0040;
+    pub const XMAX_LOCK_ONLY: u16 = 0x0080;
+    pub const XMIN_COMMITTED: u16 = 0x0100;
+    pub const XMIN_INVALID: u16 = 0x0200;
+    pub const XMAX_COMMITTED: u16 = 0x0400;
+    pub const XMAX_INVALID: u16 = 0x0800;
+    pub const XMAX_IS_MULTI: u16 = 0x1000;
+    pub const MOVED: u16 = 0xC000;
+    pub const LOCK_MASK: u16 = XMAX_KEYSHR_LOCK | XMAX_EXCL_LOCK;
+    /// `HEAP_XMAX_BITS`.
+    pub const XMAX_BITS: u16 = XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | LOCK_MASK | XMAX_LOCK_ONLY;
+    /// `HEAP_XMIN_FROZEN`: both bits.
+    pub const XMIN_FROZEN: u16 = XMIN_COMMITTED | XMIN_INVALID;
+    /// `HEAP_XACT_MASK`.
+    pub const XACT_MASK: u16 = 0xFFF0;
+}
+
+/// Bits of `t_infomask2`, the same.
+#[allow(missing_docs)]
+pub mod infomask2 {
+    pub const KEYS_UPDATED: u16 = 0x2000;
+    pub const HOT_UPDATED: u16 = 0x4000;
+}
+
 const SPECULATIVE: u16 = 0xfffe;
 const MOVED_PARTITIONS: u16 = 0xfffd;
 

@@ -2,6 +2,7 @@
 //!
 //! Source: src/include/access/htup_details.h, src/backend/access/common/heaptuple.c, src/include/varatt.h.
 
+use leadline_page::postgres::heap::infomask::MOVED;
 use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, HEAP_NATTS_MASK, SIZE};
 use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
 use leadline_page::postgres::{is_new, Header};
@@ -12,7 +13,7 @@ use leadline_rows::varlena::{is_short, Varlena};
 use crate::reason::Reason;
 
 const HEAP_HASVARWIDTH: u16 = 0x0002;
-const HEAP_MOVED: u16 = 0xc000;
+
 /// A multixact that neither says how strong its lock is nor that it only locks: what `pg_upgrade` from 9.2 leaves.
 const MULTIXACT_BITS: u16 = 0x1000 | 0x0080 | 0x0040 | 0x0010;
 const MULTIXACT_OF_9_2: u16 = 0x1000;
@@ -161,7 +162,7 @@ impl Form {
                 _ => break,
             }
         }
-        let infomask = HEAP_HASNULL | HEAP_HASVARWIDTH | HEAP_MOVED | HEAP_HASOID_OLD | MULTIXACT_BITS;
+        let infomask = HEAP_HASNULL | HEAP_HASVARWIDTH | MOVED | HEAP_HASOID_OLD | MULTIXACT_BITS;
         let in_bitmap = columns.iter().zip(0..8).filter(|(c, _)| c.is_dropped).fold(0, |bits, (_, i)| bits | 1u64 << i);
         let form_bits = u64::from(HEAP_NATTS_MASK) << 16 | u64::from(infomask) << 32 | 0xff << 48 | in_bitmap << 56;
         Form { columns, dropped, packed, walked, start, form_bits }
@@ -266,8 +267,8 @@ impl Form {
         if self.dropped.iter().any(|i| *i < natts && !is_null(tuple, header, *i)) {
             reasons |= Reason::Dropped.bit();
         }
-        if mask & (HEAP_MOVED | HEAP_HASOID_OLD) != 0 {
-            reasons |= if mask & HEAP_MOVED != 0 { Reason::Moved.bit() } else { 0 };
+        if mask & (MOVED | HEAP_HASOID_OLD) != 0 {
+            reasons |= if mask & MOVED != 0 { Reason::Moved.bit() } else { 0 };
             reasons |= if mask & HEAP_HASOID_OLD != 0 { Reason::Oid.bit() } else { 0 };
         }
         if mask & MULTIXACT_BITS == MULTIXACT_OF_9_2 {

@@ -6,35 +6,10 @@ use leadline_page::postgres::heap::at;
 
 use crate::misfit::{Misfit, Result};
 
+pub(crate) use leadline_page::postgres::heap::{infomask, infomask2};
+
 /// `SizeofHeapTupleHeader`: before the bitmap of nulls.
 pub(crate) const HEADER: usize = 23;
-
-/// Bits of `t_infomask`.
-pub(crate) mod infomask {
-    pub(crate) const XMAX_KEYSHR_LOCK: u16 = 0x0010;
-    pub(crate) const COMBOCID: u16 = 0x0020;
-    pub(crate) const XMAX_EXCL_LOCK: u16 = 0x0040;
-    pub(crate) const XMAX_LOCK_ONLY: u16 = 0x0080;
-    pub(crate) const XMIN_COMMITTED: u16 = 0x0100;
-    pub(crate) const XMIN_INVALID: u16 = 0x0200;
-    pub(crate) const XMAX_COMMITTED: u16 = 0x0400;
-    pub(crate) const XMAX_INVALID: u16 = 0x0800;
-    pub(crate) const XMAX_IS_MULTI: u16 = 0x1000;
-    pub(crate) const MOVED: u16 = 0xC000;
-    pub(crate) const LOCK_MASK: u16 = XMAX_KEYSHR_LOCK | XMAX_EXCL_LOCK;
-    /// `HEAP_XMAX_BITS`.
-    pub(crate) const XMAX_BITS: u16 = XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | LOCK_MASK | XMAX_LOCK_ONLY;
-    /// `HEAP_XMIN_FROZEN`: both bits.
-    pub(crate) const XMIN_FROZEN: u16 = XMIN_COMMITTED | XMIN_INVALID;
-    /// `HEAP_XACT_MASK`.
-    pub(crate) const XACT_MASK: u16 = 0xFFF0;
-}
-
-/// Bits of `t_infomask2`.
-pub(crate) mod infomask2 {
-    pub(crate) const KEYS_UPDATED: u16 = 0x2000;
-    pub(crate) const HOT_UPDATED: u16 = 0x4000;
-}
 
 /// Where a row is, or the next version of one (`ItemPointerData`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use leadline_datadir::{DataDir, Transactions};
+use leadline_page::postgres::heap::infomask::{
+    XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI, XMAX_LOCK_ONLY, XMIN_FROZEN, XMIN_INVALID,
+};
 use leadline_page::postgres::heap::TupleHeader;
 
 use crate::slru::Slru;
@@ -137,14 +140,6 @@ pub struct Xacts {
     reasons: BTreeSet<String>,
 }
 
-const XMIN_COMMITTED: u16 = 0x0100;
-const XMIN_INVALID: u16 = 0x0200;
-const XMIN_FROZEN: u16 = XMIN_COMMITTED | XMIN_INVALID;
-const XMAX_COMMITTED: u16 = 0x0400;
-const XMAX_INVALID: u16 = 0x0800;
-const XMAX_IS_MULTI: u16 = 0x1000;
-const ONLY_LOCKED: u16 = 0x0080;
-
 impl Xacts {
     /// Reads nothing yet.
     pub fn new(dir: &DataDir) -> Xacts {
@@ -186,7 +181,7 @@ impl Xacts {
         let mask = t.t_infomask;
         if self.moment.is_none()
             && mask & XMIN_FROZEN == 0
-            && mask & (XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | ONLY_LOCKED) == XMAX_COMMITTED
+            && mask & (XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | XMAX_LOCK_ONLY) == XMAX_COMMITTED
         {
             return Status::Dead; // who deleted it saw it
         }
@@ -274,7 +269,7 @@ impl Xacts {
 
     fn deleted(&mut self, t: &TupleHeader) -> Deleted {
         let mask = t.t_infomask;
-        let only_locked = mask & ONLY_LOCKED != 0 || mask & (XMAX_IS_MULTI | 0x0050) == 0x0040;
+        let only_locked = mask & XMAX_LOCK_ONLY != 0 || mask & (XMAX_IS_MULTI | 0x0050) == 0x0040;
         if mask & XMAX_INVALID != 0 || only_locked || t.t_xmax == 0 {
             return Deleted::No;
         }
@@ -412,6 +407,8 @@ impl Xacts {
 
 #[cfg(test)]
 mod tests {
+    use leadline_page::postgres::heap::infomask::XMIN_COMMITTED;
+
     use super::*;
     use std::fs;
     use std::path::PathBuf;

@@ -122,6 +122,11 @@ impl Blocks {
         self.file.block_size
     }
 
+    /// Rows that a page of a table has at most: `MaxHeapTuplesPerPage` (src/include/access/htup_details.h).
+    pub fn most_rows(&self) -> u16 {
+        ((self.file.block_size - 24) / 28) as u16
+    }
+
     /// Which of them are of one moment.
     pub fn settled(&self) -> Settled {
         self.settled

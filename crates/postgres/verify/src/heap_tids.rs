@@ -15,7 +15,8 @@ use leadline_page::postgres::Kind as PageKind;
 use leadline_page::Tid;
 
 use crate::blocks::{Blocks, Page, Settled};
-use crate::index_pages::{ItemBits, HEAP_AM};
+use crate::heap::HEAP;
+use crate::index_pages::ItemBits;
 use crate::problem::{Level, Report};
 use crate::target::Target;
 
@@ -62,7 +63,7 @@ impl Entries<'_> {
         mut each_tid: impl FnMut(&mut TakeTid<'_>) -> Result<()>,
     ) -> Result<()> {
         let table = self.index.index().and_then(|about| self.index.other(about.table));
-        let Some(table) = table.filter(|table| table.class.relam == HEAP_AM) else { return Ok(()) };
+        let Some(table) = table.filter(|table| table.class.relam == HEAP) else { return Ok(()) };
         let mut heap = match table.blocks() {
             Ok(heap) => heap,
             Err(e) if matches!(e.kind, Kind::NotFound) => return Ok(()),
@@ -76,7 +77,7 @@ impl Entries<'_> {
             let rows = Rows::of(&mut heap, range.clone())?;
             let mut bad = Bad::default();
             let is_seen_needed = self.repeats == Repeats::Wrong || rows_without.is_some();
-            let mut seen = ItemBits::new(if is_seen_needed { range.clone() } else { 0..0 }, most_rows(&heap));
+            let mut seen = ItemBits::new(if is_seen_needed { range.clone() } else { 0..0 }, heap.most_rows().into());
             each_tid(&mut |block, item, tid| {
                 let entry = (block, item, tid);
                 if tid.block >= count {
@@ -116,7 +117,7 @@ struct Rows {
 
 impl Rows {
     fn of(heap: &mut Blocks, range: Range<u32>) -> Result<Rows> {
-        let mut bits = ItemBits::new(range.clone(), most_rows(heap));
+        let mut bits = ItemBits::new(range.clone(), heap.most_rows().into());
         let is_whole = heap.settled() == Settled::All;
         heap.each(range.clone(), |page| {
             if page.is_settled
@@ -134,11 +135,6 @@ impl Rows {
         })?;
         Ok(Rows { range, bits, is_whole })
     }
-}
-
-/// `MaxHeapTuplesPerPage`.
-fn most_rows(heap: &Blocks) -> usize {
-    (heap.block_size() - 24) / 28
 }
 
 fn may_lead(page: &Page<'_>, flags: u8, item: Option<&[u8]>) -> bool {

@@ -11,9 +11,6 @@ use crate::target::Target;
 /// `InvalidBlockNumber`.
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
-/// Oid of the access method of ordinary tables.
-pub(crate) const HEAP_AM: u32 = 2;
-
 /// Pages of an index that is checked: each takes up to 64 bytes of memory.
 const MOST_PAGES: u32 = 6 << 20;
 

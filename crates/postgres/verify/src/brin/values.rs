@@ -17,7 +17,8 @@ use leadline_rows::xact::Xacts;
 
 use super::{Map, Summary};
 use crate::blocks::{Blocks, Page, Settled};
-use crate::index_pages::{items, u16_at, u32_at, u64_at, Few, HEAP_AM};
+use crate::heap;
+use crate::index_pages::{items, u16_at, u32_at, u64_at, Few};
 use crate::problem::Report;
 use crate::target::Target;
 
@@ -91,7 +92,7 @@ struct Column {
 /// The columns up to the first whose summaries are of another sort: where the next begins is not known here.
 fn columns<'a>(target: &Target<'a>, report: &mut Report<'_>) -> Option<(Target<'a>, Vec<Column>)> {
     let index = target.index()?;
-    let table = target.other(index.table).filter(|table| table.class.relam == HEAP_AM)?;
+    let table = target.other(index.table).filter(|table| table.class.relam == heap::HEAP)?;
     let column = |i: usize| {
         let attribute = usize::try_from(*index.columns.get(i)?).ok()?.checked_sub(1)?;
         Some((attribute, table.attributes().get(attribute)?))

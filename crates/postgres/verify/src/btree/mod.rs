@@ -86,7 +86,7 @@ pub(crate) fn check(target: &Target<'_>, report: &mut Report<'_>) -> Result<()> 
         allows_posting: meta.as_ref().filter(|meta| meta.is_settled).map(|meta| meta.allows_posting),
         blocks: blocks.count(),
         heap_blocks: heap.as_ref().and_then(Heap::certain_blocks),
-        most_rows: most_rows(blocks.block_size()),
+        most_rows: blocks.most_rows(),
         settled: blocks.settled(),
         keeps_rows,
         unique: (index.is_unique && blocks.settled() == Settled::All).then_some(index.nulls_not_distinct),
@@ -128,11 +128,6 @@ fn why_unknown(settled: Settled) -> &'static str {
         Settled::All => "pages that are damaged by themselves",
         _ => "pages changed after the last checkpoint",
     }
-}
-
-/// `MaxHeapTuplesPerPage` (src/include/access/htup_details.h).
-pub(crate) fn most_rows(block_size: usize) -> u16 {
-    ((block_size - 24) / 28) as u16
 }
 
 fn keys_of(target: &Target<'_>, index: &crate::index::Index, report: &mut Report<'_>) -> Option<Keys> {

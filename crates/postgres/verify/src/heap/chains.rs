@@ -4,6 +4,7 @@
 //! contrib/amcheck/verify_heapam.c, which says what is excused: who rolled back may have left links to nothing, and versions
 //! that nothing leads to.
 
+use leadline_page::postgres::heap::infomask2::HOT_UPDATED;
 use leadline_page::postgres::heap::HEAP_ONLY_TUPLE;
 use leadline_rows::xact::Logged;
 
@@ -11,7 +12,6 @@ use super::found::{At, Found};
 use super::items::{Items, Version};
 use super::xacts::{Deleted, FIRST_NORMAL};
 
-const HOT_UPDATED: u16 = 0x4000;
 const MISSES: &str = "an index scan misses rows, or returns old ones";
 const CHAIN: &str = "hot_chain";
 

@@ -2,15 +2,15 @@
 //!
 //! Source: contrib/amcheck/verify_heapam.c (`check_tuple_header`), src/include/access/htup_details.h.
 
+use leadline_page::postgres::heap::infomask::{MOVED, XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI};
+use leadline_page::postgres::heap::infomask2::HOT_UPDATED;
 use leadline_page::postgres::heap::HEAP_ONLY_TUPLE;
 use leadline_rows::xact::Logged;
 
 use super::found::{At, Found};
 use super::items::{Items, Version};
-use super::xacts::{MOVED, XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI};
 
 const UPDATED: u16 = 0x2000;
-const HOT_UPDATED: u16 = 0x4000;
 /// `t_ctid` of a row of INSERT ON CONFLICT that may yet be taken back.
 const SPECULATIVE: u16 = 0xfffe;
 const CLASS: &str = "tuple_header";

@@ -5,12 +5,13 @@
 //! Source: src/backend/access/heap/visibilitymap.c, contrib/pg_visibility/pg_visibility.c (`collect_corrupt_items`), heapam.c
 //! (`heap_tuple_needs_eventual_freeze`).
 
+use leadline_page::postgres::heap::infomask::{MOVED, XMAX_INVALID, XMAX_IS_MULTI, XMIN_FROZEN};
 use leadline_page::postgres::line_pointer::LP_DEAD;
 use leadline_rows::xact::Logged;
 
 use super::found::{At, Found};
 use super::items::{Items, Version};
-use super::xacts::{Deleted, FIRST_NORMAL, MOVED, XMAX_INVALID, XMAX_IS_MULTI, XMIN_FROZEN};
+use super::xacts::{Deleted, FIRST_NORMAL};
 use crate::maps::Bits;
 
 const PD_ALL_VISIBLE: u16 = 4;

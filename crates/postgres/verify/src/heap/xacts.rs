@@ -1,19 +1,12 @@
 //! What became of the transactions of a row version, as its hint bits and pg_xact say.
 
 use leadline_datadir::{DataDir, Transactions};
+use leadline_page::postgres::heap::infomask::{
+    LOCK_MASK, MOVED, XMAX_COMMITTED, XMAX_EXCL_LOCK, XMAX_INVALID, XMAX_IS_MULTI, XMAX_LOCK_ONLY, XMIN_FROZEN,
+    XMIN_INVALID,
+};
 use leadline_page::postgres::heap::TupleHeader;
 use leadline_rows::xact::{Logged, Xacts};
-
-pub(crate) const XMIN_COMMITTED: u16 = 0x0100;
-pub(crate) const XMIN_INVALID: u16 = 0x0200;
-pub(crate) const XMIN_FROZEN: u16 = XMIN_COMMITTED | XMIN_INVALID;
-pub(crate) const XMAX_COMMITTED: u16 = 0x0400;
-pub(crate) const XMAX_INVALID: u16 = 0x0800;
-pub(crate) const XMAX_IS_MULTI: u16 = 0x1000;
-pub(crate) const MOVED: u16 = 0xc000;
-const LOCK_ONLY: u16 = 0x0080;
-const LOCKS: u16 = 0x0050;
-const EXCLUSIVE: u16 = 0x0040;
 
 /// The first transaction that is an ordinary one.
 pub(crate) const FIRST_NORMAL: u32 = 3;
@@ -54,12 +47,12 @@ pub(crate) struct Ends {
 
 /// Whether xmax has only locked (htup_details.h, `HEAP_XMAX_IS_LOCKED_ONLY`).
 pub(crate) fn only_locked(mask: u16) -> bool {
-    mask & LOCK_ONLY != 0 || mask & (XMAX_IS_MULTI | LOCKS) == EXCLUSIVE
+    mask & XMAX_LOCK_ONLY != 0 || mask & (XMAX_IS_MULTI | LOCK_MASK) == XMAX_EXCL_LOCK
 }
 
 /// A multixact of before 9.3, whose members are gone (htup_details.h, `HEAP_LOCKED_UPGRADED`).
 pub(crate) fn is_of_an_upgrade(mask: u16) -> bool {
-    mask & XMAX_IS_MULTI != 0 && mask & LOCK_ONLY != 0 && mask & LOCKS == 0
+    mask & XMAX_IS_MULTI != 0 && mask & XMAX_LOCK_ONLY != 0 && mask & LOCK_MASK == 0
 }
 
 impl Ends {

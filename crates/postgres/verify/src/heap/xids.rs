@@ -2,16 +2,16 @@
 //!
 //! Source: contrib/amcheck/verify_heapam.c (`get_xid_status`, `check_mxid_valid_in_rel`), heapam_visibility.c (`SetHintBits`).
 
+use leadline_page::postgres::heap::infomask::{
+    MOVED, XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI, XMIN_COMMITTED, XMIN_FROZEN, XMIN_INVALID,
+};
 use leadline_page::postgres::heap::TupleHeader;
 use leadline_rows::xact::Logged;
 
 use super::about::Thresholds;
 use super::found::{At, Found};
 use super::items::Items;
-use super::xacts::{
-    is_of_an_upgrade, only_locked, precedes, Ends, FIRST_NORMAL, MOVED, XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI,
-    XMIN_COMMITTED, XMIN_FROZEN, XMIN_INVALID,
-};
+use super::xacts::{is_of_an_upgrade, only_locked, precedes, Ends, FIRST_NORMAL};
 
 const FAILS: &str = "reading the row fails, or it is seen although it should not be";
 const SEEN: &str = "the row is seen although it should not be, or is not although it should be";

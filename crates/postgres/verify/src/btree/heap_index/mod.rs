@@ -11,6 +11,7 @@ use std::path::Path;
 
 use leadline_datadir::Condition;
 use leadline_errors::Result;
+use leadline_page::postgres::heap::infomask::{MOVED, XMIN_FROZEN};
 use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, SIZE};
 use leadline_page::postgres::Kind;
 use leadline_page::Tid;
@@ -23,15 +24,13 @@ pub(crate) use marks::{Marked, Marks, DEAD};
 use roots::{Place, Roots};
 
 use crate::blocks::{Blocks, Page, Settled};
-use crate::btree::{add_value, most_rows, parts, shortened, AllFound, Equals, Found};
+use crate::btree::{add_value, parts, shortened, AllFound, Equals, Found};
 use crate::index::Index;
 use crate::problem::Report;
 use crate::target::Target;
 
 /// Parts of a table, each of which needs a pass over the index.
 const MOST_PARTS: u32 = 16;
-const HEAP_MOVED: u16 = 0xc000;
-const XMIN_FROZEN: u16 = 0x0300;
 const MISSES: &str = "an index scan misses the row";
 
 /// A column of an index, as the table has it.
@@ -100,7 +99,7 @@ impl<'a> Heap<'a> {
 
     /// For the rows from a block on.
     pub(crate) fn marks(&self, first: u32) -> Marks {
-        Marks::new(first, self.blocks.count(), most_rows(self.blocks.block_size()))
+        Marks::new(first, self.blocks.count(), self.blocks.most_rows())
     }
 
     /// The first block behind those of some marks, if there is one that is looked at.
@@ -243,7 +242,7 @@ impl<'a> Part<'a> {
             let Some(header) = self.roots.header(i) else { continue };
             let root = self.roots.roots[i];
             let mut is_visible = || matches!(self.xacts.status(&header), Status::Live | Status::Frozen);
-            if root == 0 || header.t_infomask & HEAP_MOVED != 0 || !is_visible() {
+            if root == 0 || header.t_infomask & MOVED != 0 || !is_visible() {
                 continue;
             }
             let entry = Tid { block: page.block, posid: root };

@@ -2,15 +2,11 @@
 //!
 //! Source: src/backend/access/heap/pruneheap.c, `heap_get_root_tuples`.
 
+use leadline_page::postgres::heap::infomask::{XMAX_INVALID, XMAX_IS_MULTI, XMIN_FROZEN, XMIN_INVALID};
+use leadline_page::postgres::heap::infomask2::HOT_UPDATED;
 use leadline_page::postgres::heap::{TupleHeader, HEAP_ONLY_TUPLE};
 use leadline_page::postgres::line_pointer::{line_pointers, LinePointer, LP_NORMAL, LP_REDIRECT};
 use leadline_page::postgres::Header;
-
-const HEAP_HOT_UPDATED: u16 = 0x4000;
-const XMIN_INVALID: u16 = 0x0200;
-const XMIN_FROZEN: u16 = 0x0300;
-const XMAX_INVALID: u16 = 0x0800;
-const XMAX_IS_MULTI: u16 = 0x1000;
 
 /// What a line pointer is to an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +82,7 @@ impl Roots {
                 return;
             }
             self.roots[at] = root as u16 + 1;
-            let is_updated = header.t_infomask2 & HEAP_HOT_UPDATED != 0
+            let is_updated = header.t_infomask2 & HOT_UPDATED != 0
                 && header.t_infomask & XMAX_INVALID == 0
                 && header.t_infomask & XMIN_FROZEN != XMIN_INVALID;
             if !is_updated || header.t_ctid.block != block || header.t_ctid.posid == 0 {
